@@ -1,0 +1,261 @@
+//! Which account pays for one capability of one agent, or why nobody does (W5–W10). Pure: the caller brings every row.
+
+use serde_json::Value;
+
+use crate::{
+    binding::{AccountRef, Binding, Scope, VendorId},
+    ids::{AccountId, AgentId},
+    tool::Capability,
+    words,
+};
+
+words! {
+    /// How a connection is chosen.
+    pub enum Mode {
+        /// The first vendor in catalog order that has an account; the install's default.
+        Auto = "auto",
+        /// The install's effective connection, live; an agent's default (W8).
+        Inherit = "inherit",
+        /// One pinned vendor.
+        Own = "own",
+        /// Off (W9).
+        Disabled = "disabled",
+    }
+}
+
+words! {
+    /// Why a capability has nobody to pay for it.
+    pub enum Unavailable {
+        /// Turned off.
+        Disabled = "disabled",
+        /// Automatic found no account.
+        NoAccount = "no_account",
+        /// The pinned vendor has none.
+        AccountMissing = "account_missing",
+    }
+}
+
+/// A stored settings row of one capability.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// How the connection is chosen.
+    pub mode: Mode,
+    /// The pinned vendor, with `own` only.
+    pub vendor: Option<VendorId>,
+    /// Capability-level settings, a JSON object.
+    pub config: Value,
+    /// Rises with each write; a row is never deleted.
+    pub version: i64,
+}
+
+/// A stored vendor account, without its credential.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredAccount {
+    /// New at each creation.
+    pub id: AccountId,
+    /// Whose it is.
+    pub vendor: VendorId,
+    /// Rises with each change.
+    pub version: i64,
+}
+
+/// What one owner has for one capability.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ScopeState {
+    /// Its settings row, if any.
+    pub settings: Option<Settings>,
+    /// Its accounts, of whatever vendor.
+    pub accounts: Vec<StoredAccount>,
+}
+
+/// An account the environment of the process brings; it belongs to the install.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvironmentAccount {
+    /// Of which vendor.
+    pub vendor: VendorId,
+    /// A keyed hash of what it consists of.
+    pub fingerprint: String,
+}
+
+/// A vendor that implements the capability, in catalog order.
+pub type CatalogOrder = [VendorId];
+
+/// Who pays, on which terms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effective {
+    /// What an offer captures.
+    pub binding: Binding,
+    /// Capability-level settings in effect: those of the owner's row, or an empty object.
+    pub config: Value,
+}
+
+/// Decides. `order` lists the vendors that implement `capability`; `environment` holds the accounts of this process.
+pub fn resolve(
+    capability: Capability,
+    agent: AgentId,
+    order: &CatalogOrder,
+    install: &ScopeState,
+    own: &ScopeState,
+    environment: &[EnvironmentAccount],
+) -> Result<Effective, Unavailable> {
+    let agent_version = own.settings.as_ref().map_or(0, |row| row.version);
+    match own.settings.as_ref().map(|row| (row.mode, row)) {
+        Some((Mode::Disabled, _)) => return Err(Unavailable::Disabled),
+        Some((Mode::Own, row)) => {
+            // The agent's own override never falls back to the install's account (W10), nor to the environment's (W15).
+            let vendor = row.vendor.clone().filter(|vendor| order.contains(vendor)).ok_or(Unavailable::AccountMissing)?;
+            let account = stored(own, &vendor).ok_or(Unavailable::AccountMissing)?;
+            let owner = Scope::Agent(agent);
+            let binding = Binding { agent, capability, vendor, owner, account, install_version: None, agent_version };
+            return Ok(Effective { binding, config: row.config.clone() });
+        }
+        Some((Mode::Inherit | Mode::Auto, _)) | None => {}
+    }
+    let (vendor, account, config) = installed(order, install, environment)?;
+    let install_version = Some(install.settings.as_ref().map_or(0, |row| row.version));
+    let binding = Binding { agent, capability, vendor, owner: Scope::Install, account, install_version, agent_version };
+    Ok(Effective { binding, config })
+}
+
+/// The install's effective connection, its automatic choice included (W6, W7, W14).
+fn installed(
+    order: &CatalogOrder,
+    install: &ScopeState,
+    environment: &[EnvironmentAccount],
+) -> Result<(VendorId, AccountRef, Value), Unavailable> {
+    let account = |vendor: &VendorId| {
+        // A stored account takes precedence over the environment's (W14).
+        stored(install, vendor).or_else(|| {
+            environment
+                .iter()
+                .find(|account| account.vendor == *vendor)
+                .map(|account| AccountRef::Environment { fingerprint: account.fingerprint.clone() })
+        })
+    };
+    match install.settings.as_ref() {
+        Some(row) if row.mode == Mode::Disabled => Err(Unavailable::Disabled),
+        Some(row) if row.mode == Mode::Own => {
+            let vendor = row.vendor.clone().filter(|vendor| order.contains(vendor)).ok_or(Unavailable::AccountMissing)?;
+            let account = account(&vendor).ok_or(Unavailable::AccountMissing)?;
+            Ok((vendor, account, row.config.clone()))
+        }
+        _ => order
+            .iter()
+            .find_map(|vendor| account(vendor).map(|account| (vendor.clone(), account, Value::Object(serde_json::Map::new()))))
+            .ok_or(Unavailable::NoAccount),
+    }
+}
+
+fn stored(state: &ScopeState, vendor: &VendorId) -> Option<AccountRef> {
+    let account = state.accounts.iter().find(|account| account.vendor == *vendor)?;
+    Some(AccountRef::Stored { id: account.id, version: account.version })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const FIRST: VendorId = VendorId::known("first");
+    const LAST: VendorId = VendorId::known("last");
+
+    fn agent() -> AgentId {
+        AgentId::fixed(1)
+    }
+
+    fn row(mode: Mode, vendor: Option<VendorId>) -> Settings {
+        Settings { mode, vendor, config: json!({"of": mode.as_str()}), version: 3 }
+    }
+
+    fn account(number: u64, vendor: VendorId) -> StoredAccount {
+        StoredAccount { id: AccountId::fixed(number), vendor, version: 2 }
+    }
+
+    fn scope(number: u64) -> impl Strategy<Value = ScopeState> {
+        let mode = proptest::sample::select(Mode::ALL);
+        let vendor = proptest::sample::select(vec![FIRST, LAST]);
+        let settings =
+            proptest::option::of((mode, vendor).prop_map(|(mode, vendor)| row(mode, (mode == Mode::Own).then_some(vendor))));
+        (settings, any::<bool>(), any::<bool>()).prop_map(move |(settings, first, last)| {
+            let mut accounts = Vec::new();
+            if first {
+                accounts.push(account(number, FIRST));
+            }
+            if last {
+                accounts.push(account(number + 1, LAST));
+            }
+            ScopeState { settings, accounts }
+        })
+    }
+
+    fn environment() -> impl Strategy<Value = Vec<EnvironmentAccount>> {
+        any::<bool>().prop_map(|there| {
+            there.then(|| EnvironmentAccount { vendor: LAST, fingerprint: "0011223344556677".into() }).into_iter().collect()
+        })
+    }
+
+    proptest! {
+        /// W10, W15: an agent's own provider is paid by the agent's own stored account, or by nobody.
+        #[test]
+        fn an_own_override_never_borrows(install in scope(10), own in scope(20), environment in environment()) {
+            let resolved = resolve(Capability::Browser, agent(), &[FIRST, LAST], &install, &own, &environment);
+            let pinned = own.settings.as_ref().filter(|row| row.mode == Mode::Own);
+            if let (Some(row), Ok(effective)) = (pinned, &resolved) {
+                prop_assert_eq!(effective.binding.owner, Scope::Agent(agent()));
+                prop_assert_eq!(Some(&effective.binding.vendor), row.vendor.as_ref());
+                let is_own = matches!(&effective.binding.account, AccountRef::Stored { id, .. }
+                    if own.accounts.iter().any(|account| account.id == *id));
+                prop_assert!(is_own);
+            }
+            if pinned.is_none() && let Ok(effective) = &resolved {
+                prop_assert_eq!(effective.binding.owner, Scope::Install);
+            }
+        }
+
+        /// W9: disabled offers nothing, whoever has accounts.
+        #[test]
+        fn disabled_is_off(mut install in scope(10), mut own in scope(20), environment in environment(), which in any::<bool>()) {
+            if which {
+                own.settings = Some(row(Mode::Disabled, None));
+            } else {
+                own.settings = None;
+                install.settings = Some(row(Mode::Disabled, None));
+            }
+            let resolved = resolve(Capability::Browser, agent(), &[FIRST, LAST], &install, &own, &environment);
+            prop_assert_eq!(resolved.map(|effective| effective.binding), Err(Unavailable::Disabled));
+        }
+
+        /// W6, W14: automatic takes the first in catalog order, a stored account before the environment's.
+        #[test]
+        fn automatic_takes_the_first(mut install in scope(10), environment in environment()) {
+            install.settings = None;
+            let resolved = resolve(Capability::Browser, agent(), &[FIRST, LAST], &install, &ScopeState::default(), &environment);
+            let has = |vendor: &VendorId| install.accounts.iter().any(|account| account.vendor == *vendor);
+            match resolved {
+                Ok(effective) if effective.binding.vendor == FIRST => prop_assert!(has(&FIRST)),
+                Ok(effective) => {
+                    prop_assert!(!has(&FIRST));
+                    let is_stored = matches!(effective.binding.account, AccountRef::Stored { .. });
+                    prop_assert_eq!(is_stored, has(&LAST));
+                }
+                Err(reason) => {
+                    prop_assert_eq!(reason, Unavailable::NoAccount);
+                    prop_assert!(!has(&FIRST) && !has(&LAST) && environment.is_empty());
+                }
+            }
+        }
+    }
+
+    /// W11: every version that could change who pays is in the binding.
+    #[test]
+    fn a_binding_holds_the_versions_it_hangs_on() {
+        let install = ScopeState { settings: Some(row(Mode::Own, Some(FIRST))), accounts: vec![account(1, FIRST)] };
+        let effective = resolve(Capability::Browser, agent(), &[FIRST], &install, &ScopeState::default(), &[]).expect("resolves");
+        assert_eq!(effective.binding.install_version, Some(3));
+        assert_eq!(effective.binding.agent_version, 0);
+        assert_eq!(effective.binding.account, AccountRef::Stored { id: AccountId::fixed(1), version: 2 });
+        assert_eq!(effective.config, json!({"of": "own"}));
+    }
+}
