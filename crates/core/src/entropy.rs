@@ -10,9 +10,11 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
 /// A source of unpredictable bytes.
 #[derive(Clone)]
-pub struct Entropy(Arc<dyn Fn(&mut [u8]) + Send + Sync>);
+pub struct Entropy(Arc<Fill>);
 
 impl Entropy {
     /// Wraps a source. In production it is the operating system's; nothing else is good enough for keys and tokens.

@@ -2,9 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
+type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// Looks an environment variable up by its name.
 #[derive(Clone)]
-pub struct Environment(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub struct Environment(Arc<Variable>);
 
 impl Environment {
     /// Wraps a lookup.

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_the_canonical_form_is_an_id() {
-        let id = CallId::fixed(7);
+        let id = CallId::fixed(0xabc);
         assert_eq!(CallId::parse(&id.to_string()), Ok(id));
         for text in ["", "7", &id.to_string().to_uppercase(), &format!("{{{id}}}"), &id.to_string().replace('-', "")] {
             assert_eq!(CallId::parse(text), Err(MalformedId), "{text}");

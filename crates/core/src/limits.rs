@@ -40,15 +40,15 @@ pub const TURN: Duration = Duration::from_secs(45);
 /// A call's own bound in the ledger, from admission; before admission the turn comes on top.
 pub const CALL_BOUND: Duration = Duration::from_secs(50);
 /// How long a screenshot is kept.
-pub const ARTIFACT_LIFE: Duration = Duration::from_secs(24 * 3600);
+pub const ARTIFACT_LIFE: Duration = Duration::from_hours(24);
 /// How long an observation id is good.
-pub const VIEW_LIFE: Duration = Duration::from_secs(60);
+pub const VIEW_LIFE: Duration = Duration::from_mins(1);
 /// The longest run.
-pub const RUN_DEADLINE: Duration = Duration::from_secs(6 * 3600);
+pub const RUN_DEADLINE: Duration = Duration::from_hours(6);
 /// Deadline of a run opened without one.
-pub const RUN_DEADLINE_DEFAULT: Duration = Duration::from_secs(3600);
+pub const RUN_DEADLINE_DEFAULT: Duration = Duration::from_hours(1);
 /// An implicit run ends after this long without a call.
-pub const IMPLICIT_IDLE: Duration = Duration::from_secs(15 * 60);
+pub const IMPLICIT_IDLE: Duration = Duration::from_mins(15);
 /// Largest `max_tool_calls`.
 pub const MAX_TOOL_CALLS: i64 = 1_000_000;
 /// `max_tool_calls` of a run opened without one.

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_moment_is_written_to_the_millisecond_and_read_back() {
         let moment = Timestamp::from_micros(1_796_000_000_123_456);
-        assert_eq!(moment.to_string(), "2026-11-30T00:53:20.123Z".replace("00:53:20", &moment.to_string()[11..19]));
+        assert_eq!(moment.to_string(), "2026-11-30T00:53:20.123Z");
         let back: Timestamp = serde_json::from_str(&format!("\"{moment}\"")).expect("its own form");
         assert_eq!(back.micros(), 1_796_000_000_123_000);
     }

@@ -40,6 +40,7 @@ pub struct Page {
 }
 
 /// One visible control.
+#[expect(clippy::struct_excessive_bools, reason = "the contract's shape")]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
     /// `<nonce>.<index>`.
@@ -112,7 +113,6 @@ pub struct Frame {
 
 /// What was cut off.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "the contract's shape")]
 pub struct Truncated {
     /// Text.
     pub text: bool,

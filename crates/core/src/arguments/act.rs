@@ -117,15 +117,15 @@ mod tests {
     use super::*;
     use crate::tool::Tool;
 
-    fn parse(arguments: serde_json::Value) -> Result<Arguments, InvalidArguments> {
-        Arguments::parse(Tool::BrowserAct, &arguments)
+    fn parse(arguments: &serde_json::Value) -> Result<Arguments, InvalidArguments> {
+        Arguments::parse(Tool::BrowserAct, arguments)
     }
 
     #[test]
     fn each_action_takes_its_own_fields_and_no_others() {
-        assert!(parse(json!({"action": "click", "ref": "a.1"})).is_ok());
-        assert!(parse(json!({"action": "type", "ref": "a.1", "text": ""})).is_ok());
-        assert!(parse(json!({"action": "press", "ref": "a.1", "key": "Control+a"})).is_ok());
+        assert!(parse(&json!({"action": "click", "ref": "a.1"})).is_ok());
+        assert!(parse(&json!({"action": "type", "ref": "a.1", "text": ""})).is_ok());
+        assert!(parse(&json!({"action": "press", "ref": "a.1", "key": "Control+a"})).is_ok());
         for wrong in [
             json!({}),
             json!({"action": "click"}),
@@ -143,13 +143,13 @@ mod tests {
             json!({"action": "click", "ref": "a.1", "dialog": {"accept": true, "text": "x".repeat(201)}}),
             json!([1]),
         ] {
-            assert!(parse(wrong.clone()).is_err(), "{wrong}");
+            assert!(parse(&wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn an_empty_text_clears_and_is_not_a_missing_one() {
-        let parsed = parse(json!({"action": "type", "ref": "a.1", "text": ""}));
+        let parsed = parse(&json!({"action": "type", "ref": "a.1", "text": ""}));
         assert_eq!(
             parsed,
             Ok(Arguments::Act { action: Action::Type { reference: "a.1".into(), text: String::new() }, dialog: None })
