@@ -3,6 +3,9 @@
 //! It knows no vendor and no database: a vendor brings both ends of a connection ([`CdpWire`]), the runtime says what to do and
 //! puts effects on record between [`prepare`] and [`Prepared::dispatch`].
 
+mod reader;
+mod script;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
