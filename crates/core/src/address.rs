@@ -23,9 +23,9 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
 }
 
-const fn v6(segments: [u16; 8], prefix: u8) -> Ipv6Net {
-    let [a, b, c, d, e, f, g, h] = segments;
-    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), prefix)
+/// From the first 64 bits.
+const fn v6(high: u64, prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::from_bits((high as u128) << 64), prefix)
 }
 
 /// Every IPv4 block that isn't the internet's, `169.254/16` aside.
@@ -54,18 +54,18 @@ const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
 
 /// The only IPv6 block that is the internet's; mapped, NAT64, unique local, site local and multicast all lie outside.
-const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
+const GLOBAL_V6: Ipv6Net = v6(0x2000_0000_0000_0000, 3);
 
 /// What isn't the internet's inside of it: protocol assignments with Teredo, documentation, 6to4, AS112, documentation again.
 const PRIVATE_V6: [Ipv6Net; 5] = [
-    v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
-    v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32),
-    v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),
-    v6([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0], 48),
-    v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),
+    v6(0x2001_0000_0000_0000, 23),
+    v6(0x2001_0db8_0000_0000, 32),
+    v6(0x2002_0000_0000_0000, 16),
+    v6(0x2620_004f_8000_0000, 48),
+    v6(0x3fff_0000_0000_0000, 20),
 ];
 
-const LINK_LOCAL_V6: Ipv6Net = v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10);
+const LINK_LOCAL_V6: Ipv6Net = v6(0xfe80_0000_0000_0000, 10);
 
 /// The metadata services of AWS and of Google over IPv6, which are unique local addresses.
 const METADATA_V6: [Ipv6Addr; 2] =
@@ -103,18 +103,16 @@ fn class_v6(address: Ipv6Addr) -> Class {
 /// The IPv4 address that an IPv6 address stands for: mapped, compatible, translated (SIIT), NAT64 with either prefix, 6to4,
 /// Teredo.
 pub fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [a, b, c, d, e, f, g, h] = address.segments();
-    let of = |high: u16, low: u16| {
-        let [[p, q], [r, s]] = [high.to_be_bytes(), low.to_be_bytes()];
-        Ipv4Addr::new(p, q, r, s)
-    };
-    match [a, b, c, d, e, f] {
-        [0, 0, 0, 0, 0, 0] if g != 0 => Some(of(g, h)),
-        [0, 0, 0, 0, 0, 0xffff] | [0, 0, 0, 0, 0xffff, 0] | [0x64, 0xff9b, 0, 0, 0, 0] | [0x64, 0xff9b, 1, _, _, _] => {
-            Some(of(g, h))
-        }
-        [0x2002, ..] => Some(of(b, c)),
-        [0x2001, 0, ..] => Some(of(!g, !h)),
+    let bits = address.to_bits();
+    let first = |count: u32| bits >> (128 - count);
+    let inner = |offset: u32| Ipv4Addr::from_bits(u32::try_from((bits >> offset) & 0xffff_ffff).unwrap_or(u32::MAX));
+    match (first(96), first(48), first(32), first(16)) {
+        // Compatible; `::` and `::1` and their like are no IPv4 addresses.
+        (0, ..) if bits > 0xffff => Some(inner(0)),
+        // Mapped, translated, NAT64 with the well-known and with the local prefix.
+        (0xffff | 0xffff_0000 | 0x64_ff9b_0000_0000_0000_0000, ..) | (_, 0x64_ff9b_0001, ..) => Some(inner(0)),
+        (.., 0x2002) => Some(inner(80)),
+        (_, _, 0x2001_0000, _) => Some(Ipv4Addr::from_bits(!inner(0).to_bits())),
         _ => None,
     }
 }
