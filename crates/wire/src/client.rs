@@ -1,0 +1,281 @@
+//! A bounded HTTP client for one origin: no redirects, no proxies, no repeats, no endless replies.
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use formation_core::Secret;
+use reqwest::{
+    Method,
+    header::{AUTHORIZATION, HeaderValue},
+    redirect, retry,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use url::{Host, Url};
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Why there is no reply. No variant holds a text of the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The origin is neither `https` nor plain HTTP on this machine, or carries more than an origin.
+    #[error("the server must be an https URL, or an http URL of this machine")]
+    Origin,
+    /// No TLS client could be made; the process has no provider or no roots.
+    #[error("TLS is not available")]
+    Tls,
+    /// No connection was made; nothing was sent.
+    #[error("no connection to the server")]
+    NotConnected,
+    /// Sent, perhaps; no whole reply came.
+    #[error("the connection broke before the reply was complete")]
+    Broken,
+    /// Sent; no reply in time.
+    #[error("the server did not answer in time")]
+    Late,
+    /// The reply is over the limit.
+    #[error("the reply is too large")]
+    TooLarge,
+    /// The reply is not what was expected.
+    #[error("the reply has another shape than expected")]
+    Shape,
+}
+
+/// A whole reply.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// Its `content-type`, if it is a text.
+    pub content_type: Option<String>,
+    /// The body, decompressed.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// Reads the body as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.body).map_err(|_| ClientError::Shape)
+    }
+}
+
+/// Speaks to one origin.
+#[derive(Debug, Clone)]
+pub struct Client {
+    origin: Url,
+    http: reqwest::Client,
+}
+
+impl Client {
+    /// For `origin`: an `https` URL, or an `http` URL whose host is a loopback address or `localhost`, which then means loopback
+    /// whatever the resolver thinks. A token would cross the network in the clear otherwise.
+    #[expect(clippy::disallowed_methods, reason = "this is where the ban sends everybody")]
+    pub fn new(origin: &Url) -> Result<Self, ClientError> {
+        let bare = origin.username().is_empty()
+            && origin.password().is_none()
+            && origin.path() == "/"
+            && origin.query().is_none()
+            && origin.fragment().is_none();
+        let is_loopback = match origin.host() {
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            Some(Host::Domain(name)) => name == "localhost",
+            None => false,
+        };
+        if !bare || !(origin.scheme() == "https" || (origin.scheme() == "http" && is_loopback)) {
+            return Err(ClientError::Origin);
+        }
+        let port = origin.port_or_known_default().unwrap_or(443);
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .retry(retry::never())
+            .referer(false)
+            .https_only(origin.scheme() == "https")
+            .connect_timeout(CONNECT)
+            .resolve_to_addrs(
+                "localhost",
+                &[SocketAddr::from(([127, 0, 0, 1], port)), SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port))],
+            )
+            .build()
+            .map_err(|_| ClientError::Tls)?;
+        Ok(Self { origin: origin.clone(), http })
+    }
+
+    /// Sends one request and reads at most `limit` bytes of its reply, all within `wait`. Every status is a reply.
+    ///
+    /// `path` is our own and starts with `/`.
+    pub async fn send(&self, request: Request<'_>, limit: usize, wait: Duration) -> Result<Reply, ClientError> {
+        let url = self.origin.join(request.path).map_err(|_| ClientError::Origin)?;
+        if url.origin() != self.origin.origin() {
+            return Err(ClientError::Origin);
+        }
+        let mut sent = self.http.request(request.method, url).timeout(wait);
+        if let Some(token) = request.token {
+            sent = sent.header(AUTHORIZATION, bearer(token)?);
+        }
+        if let Some(body) = request.body {
+            sent = sent.json(body);
+        }
+        let mut answer = sent.send().await.map_err(|error| classify(&error))?;
+        if answer.content_length().is_some_and(|length| length > limit as u64) {
+            return Err(ClientError::TooLarge);
+        }
+        let content_type =
+            answer.headers().get(reqwest::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| classify(&error))? {
+            if body.len() + chunk.len() > limit {
+                return Err(ClientError::TooLarge);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Reply { status: answer.status().as_u16(), content_type, body: body.into() })
+    }
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: Method,
+    /// Below the origin.
+    pub path: &'a str,
+    /// Goes out as `Authorization: Bearer …`, marked as sensitive.
+    pub token: Option<&'a Secret>,
+    /// Goes out as JSON.
+    pub body: Option<&'a Value>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads `path`.
+    pub const fn get(path: &'a str) -> Self {
+        Self { method: Method::GET, path, token: None, body: None }
+    }
+
+    /// Posts a body to `path`.
+    pub const fn post(path: &'a str, body: &'a Value) -> Self {
+        Self { method: Method::POST, path, token: None, body: Some(body) }
+    }
+
+    /// On behalf of whoever holds `token`.
+    pub const fn with_token(mut self, token: &'a Secret) -> Self {
+        self.token = Some(token);
+        self
+    }
+}
+
+fn bearer(token: &Secret) -> Result<HeaderValue, ClientError> {
+    // The one place that exposes a token: it becomes the header and is wiped by whoever owns it.
+    let mut text = b"Bearer ".to_vec();
+    text.extend_from_slice(token.expose());
+    let mut value = HeaderValue::from_bytes(&text).map_err(|_| ClientError::Shape)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn classify(error: &reqwest::Error) -> ClientError {
+    if error.is_connect() {
+        ClientError::NotConnected
+    } else if error.is_timeout() {
+        ClientError::Late
+    } else {
+        ClientError::Broken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        task::JoinHandle,
+    };
+
+    use super::*;
+
+    fn client(origin: &str) -> Result<Client, ClientError> {
+        crate::install_tls_provider();
+        Client::new(&Url::parse(origin).expect("a URL"))
+    }
+
+    /// Answers the first connection with `reply` and returns what it was sent.
+    async fn server(reply: Vec<u8>) -> (String, JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let served = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.expect("a request");
+            // A client that has seen enough hangs up, which is its right.
+            drop(stream.write_all(&reply).await);
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        (format!("http://localhost:{port}/"), served)
+    }
+
+    const WAIT: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn only_https_or_this_machine_is_an_origin() {
+        for good in ["http://127.0.0.1:8420", "http://[::1]:8420/", "http://localhost:8420", "https://formation.example.org"] {
+            assert!(client(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://formation.example.org",
+            "http://10.0.0.1/",
+            "http://localhost.example.org/",
+            "https://user:pass@example.org/",
+            "https://example.org/path",
+            "ftp://127.0.0.1/",
+        ] {
+            assert_eq!(client(bad).map(drop), Err(ClientError::Origin), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_carries_its_token_and_body_once() {
+        let reply = b"HTTP/1.1 422 Unprocessable\r\ncontent-type: application/json\r\ncontent-length: 8\r\n\r\n{\"a\": 1}";
+        let (origin, served) = server(reply.to_vec()).await;
+        let token = Secret::new(b"t0ken".to_vec());
+        let body = json!({"tool": "browser_read"});
+        let request = Request::post("/v1/run/tool-calls", &body).with_token(&token);
+        let reply = client(&origin).expect("loopback").send(request, 100, WAIT).await.expect("a reply");
+        assert_eq!((reply.status, reply.content_type.as_deref()), (422, Some("application/json")));
+        assert_eq!(reply.json::<Value>().expect("JSON"), json!({"a": 1}));
+        let sent = served.await.expect("served");
+        assert!(sent.starts_with("POST /v1/run/tool-calls HTTP/1.1\r\n"), "{sent}");
+        assert!(sent.contains("authorization: Bearer t0ken\r\n"), "{sent}");
+        assert!(sent.ends_with("{\"tool\":\"browser_read\"}"), "{sent}");
+    }
+
+    #[tokio::test]
+    async fn redirects_are_replies_and_long_replies_are_cut() {
+        let redirect = b"HTTP/1.1 307 Elsewhere\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n".to_vec();
+        let (origin, _served) = server(redirect).await;
+        let reply = client(&origin).expect("loopback").send(Request::get("/"), 100, WAIT).await.expect("a reply");
+        assert_eq!(reply.status, 307);
+        for head in ["content-length: 101\r\n", ""] {
+            let mut long = format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes();
+            long.extend_from_slice(&[b'a'; 101]);
+            let (origin, _served) = server(long).await;
+            let answer = client(&origin).expect("loopback").send(Request::get("/"), 100, WAIT).await;
+            assert_eq!(answer.map(drop), Err(ClientError::TooLarge));
+        }
+    }
+
+    #[tokio::test]
+    async fn silence_and_absence_are_told_apart() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let origin = format!("http://{}", listener.local_addr().expect("bound"));
+        let silent = client(&origin).expect("loopback");
+        let answer = silent.send(Request::get("/"), 100, Duration::from_millis(200)).await;
+        assert_eq!(answer.map(drop), Err(ClientError::Late));
+        drop(listener);
+        let answer = silent.send(Request::get("/"), 100, WAIT).await;
+        assert_eq!(answer.map(drop), Err(ClientError::NotConnected));
+        assert_eq!(silent.send(Request::get("//elsewhere.example/"), 100, WAIT).await.map(drop), Err(ClientError::Origin));
+    }
+}
