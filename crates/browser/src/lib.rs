@@ -18,6 +18,8 @@ use formation_core::{
 use tokio::sync::mpsc;
 use url::Url;
 
+pub use reader::bound;
+
 /// Both directions of one CDP connection, whatever carries it: a pipe for `local`, a WebSocket for hosted ones. One item is one
 /// JSON message without a terminator. The connection is over when either channel closes.
 #[derive(Debug)]

@@ -39,6 +39,7 @@ const fromPointInDocument = method(Document.prototype, 'elementFromPoint');
 const fromPointInShadow = method(ShadowRoot.prototype, 'elementFromPoint');
 const byIdInDocument = method(Document.prototype, 'getElementById');
 const byIdInFragment = method(DocumentFragment.prototype, 'getElementById');
+const querySelector = method(Document.prototype, 'querySelector');
 const createElement = method(Document.prototype, 'createElement');
 
 const ELEMENT = 1;
@@ -99,6 +100,11 @@ function deepActive() {
     found = inner;
   }
   return found && found !== bodyOf(document) && found !== documentElement(document) ? found : null;
+}
+
+/// The modal dialog that makes everything outside it inert.
+function openModal() {
+  return querySelector(document, 'dialog:modal');
 }
 
 /// Rectangles worth aiming at: its own, or, where it makes none (`display: contents`, only floats inside), its children's.

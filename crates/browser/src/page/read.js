@@ -95,7 +95,7 @@ function describe({ node, tag, role, name, disabled, inView }, index, focus, bud
   };
   flag('selected', attribute(node, 'aria-selected') === 'true' || attribute(node, 'aria-current') === 'page');
   flag('expanded', isExpanded(node, tag));
-  flag('disabled', disabled || isDisabled(node));
+  flag('disabled', disabled || matches(node, ':disabled'));
   flag('readonly', isReadonly(node));
   flag('required', node.required === true || attribute(node, 'aria-required') === 'true');
   flag('invalid', /^(true|grammar|spelling)$/.test(attribute(node, 'aria-invalid') ?? '') || matches(node, ':user-invalid'));
@@ -159,7 +159,7 @@ function isDisabled(node) {
   for (let at = node; at; at = flatParent(at)) {
     if (nodeType(at) === ELEMENT && (attribute(at, 'aria-disabled') === 'true' || has(at, 'inert'))) return true;
   }
-  const modal = document.querySelector('dialog:modal');
+  const modal = openModal();
   return modal !== null && !isWithin(node, modal);
 }
 
@@ -184,10 +184,42 @@ function fingerprint(node, role, name) {
   ]);
 }
 
+/// The last digest, good until something in the document changes.
+let calm = null;
+
 /// The visible text boiled down; carets, values and styles don't count.
+///
+/// The settle rule asks many times in a row. A walk over a large page takes a good part of a second, so one is made only when
+/// the tree has changed, or the page's size has, which is how a late style sheet shows.
 function digest() {
+  const size = `${documentElement(document)?.scrollWidth}x${documentElement(document)?.scrollHeight}x${document.styleSheets.length}`;
+  if (calm && (calm.size !== size || calm.observer.takeRecords().length > 0)) calm.changed = true;
+  if (!calm || calm.changed) {
+    calm?.observer.disconnect();
+    const walk = new Walk(false).run();
+    calm = { hash: hashOf(walk.sink.done), size, changed: false, observer: watchTree(walk.shadows) };
+  }
+  return {
+    hash: calm.hash,
+    complete: readyState(document) === 'complete',
+    visible: visibilityState(document) === 'visible',
+  };
+}
+
+/// Notes the first change and stops: a page that changes all the time pays for one record, not for all.
+function watchTree(shadows) {
+  const observer = new MutationObserver(() => {
+    observer.disconnect();
+    if (calm?.observer === observer) calm.changed = true;
+  });
+  const all = { subtree: true, childList: true, characterData: true, attributes: true };
+  for (const root of [document, ...shadows]) observer.observe(root, all);
+  return observer;
+}
+
+function hashOf(lines) {
   let [high, low] = [0xdeadbeef, 0x41c6ce57];
-  for (const line of new Walk(false).run().sink.done) {
+  for (const line of lines) {
     for (let i = 0; i < line.length; i++) {
       const unit = line.charCodeAt(i);
       high = Math.imul(high ^ unit, 0x9e3779b1);
@@ -195,9 +227,5 @@ function digest() {
     }
     high = Math.imul(high ^ 10, 0x9e3779b1);
   }
-  return {
-    hash: (high >>> 0).toString(16).padStart(8, '0') + (low >>> 0).toString(16).padStart(8, '0'),
-    complete: readyState(document) === 'complete',
-    visible: visibilityState(document) === 'visible',
-  };
+  return (high >>> 0).toString(16).padStart(8, '0') + (low >>> 0).toString(16).padStart(8, '0');
 }

@@ -69,9 +69,10 @@ class Walk {
     this.listed = new Set();
     this.root = documentElement(document);
     this.rtl = this.root && getComputedStyle(this.root).direction === 'rtl';
-    this.width = this.root?.clientWidth || innerWidth;
-    const modal = collect && document.querySelector('dialog:modal');
-    this.modal = modal || null;
+    // Asked once: each of these makes sure of the layout anew.
+    this.view = { width: innerWidth, height: innerHeight, x: scrollX, y: scrollY, inner: this.root?.clientWidth || innerWidth };
+    this.modal = collect ? openModal() : null;
+    this.shadows = [];
   }
 
   run() {
@@ -142,10 +143,12 @@ class Walk {
   /// Where no scrolling leads: left of and above the document's origin, or, for what is fixed, anywhere off the viewport.
   outside(rect, fixed, scrolled) {
     if (rect.width === 0 && rect.height === 0) return false;
-    if (fixed) return rect.right <= 0 || rect.bottom <= 0 || rect.left >= innerWidth || rect.top >= innerHeight;
+    const { view } = this;
+    const { left, top, right, bottom } = rect;
+    if (fixed) return right <= 0 || bottom <= 0 || left >= view.width || top >= view.height;
     if (scrolled) return false;
-    if (rect.bottom + scrollY <= 0) return true;
-    return this.rtl ? rect.left + scrollX >= this.width : rect.right + scrollX <= 0;
+    if (bottom + view.y <= 0) return true;
+    return this.rtl ? left + view.x >= view.inner : right + view.x <= 0;
   }
 
   textNode(node, above) {
@@ -174,13 +177,13 @@ class Walk {
 
   /// Whether an element's own text is out of sight although the element is rendered.
   textAside(here) {
-    if (here.display === 'contents') return false;
+    // A cell can't leave its table, and large tables are where boxes get dear.
+    if (here.display === 'contents' || here.display === 'table-cell') return false;
     const { element, style } = here;
     const rect = box(element);
     if (rect.width === 0 && rect.height === 0) return true;
     if (this.outside(rect, false, here.scrolled || style.position === 'fixed')) return true;
-    if (parseFloat(style.textIndent) <= -500) return true;
-    if (style.fontSize === '0px') return true;
+    if (here.display !== 'inline' && (parseFloat(style.textIndent) <= -500 || style.fontSize === '0px')) return true;
     if (!localName(element).includes('-') || shadowRootOf(element)) return false;
     // A custom element with a closed root may have left its text unslotted.
     const range = new Range();
@@ -213,6 +216,8 @@ class Walk {
       }
       return;
     }
+    const root = shadowRootOf(node);
+    if (root) this.shadows.push(root);
     eachChild(node, (child) => this.visit(child, here));
   }
 
@@ -280,7 +285,7 @@ class Walk {
       node,
       tag,
       disabled: here.disabled || here.inert,
-      inView: rect.right > 0 && rect.bottom > 0 && rect.left < innerWidth && rect.top < innerHeight,
+      inView: rect.right > 0 && rect.bottom > 0 && rect.left < this.view.width && rect.top < this.view.height,
     });
   }
 
