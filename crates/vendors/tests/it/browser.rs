@@ -1,0 +1,164 @@
+//! A local browser and the few CDP calls these tests need.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use formation_browser::{CdpWire, ProxyRefusals};
+use formation_core::{BrowserSessionId, Environment, hostlist::HostList};
+use formation_vendors::{
+    Account, Browsers, Closed, OpenedBrowser, RemoteSession, Wanted,
+    local::{LocalBrowser, LocalConfig},
+};
+use formation_wire::{AddressPolicy, Dialler, Forbidden, Names, SystemResolver};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Longest wait for anything.
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
+
+/// The rules of one test.
+pub(crate) struct Rules {
+    pub(crate) allow_private: bool,
+    pub(crate) hosts: HostList,
+    pub(crate) names: Names,
+    pub(crate) forbidden: Forbidden,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { allow_private: false, hosts: HostList::any(), names: Names::none(), forbidden: Forbidden::default() }
+    }
+}
+
+impl Rules {
+    pub(crate) fn private() -> Self {
+        Self { allow_private: true, ..Self::default() }
+    }
+
+    pub(crate) fn only(mut self, hosts: &str) -> Self {
+        self.hosts = HostList::parse(hosts).expect("a list");
+        self
+    }
+
+    pub(crate) fn name(mut self, host: &str, target: SocketAddr) -> Self {
+        self.names = self.names.with(host, 80, target).expect("loopback");
+        self
+    }
+}
+
+/// The vendor, with a data folder of its own.
+pub(crate) struct Vendor {
+    pub(crate) local: LocalBrowser,
+    hosts: HostList,
+    _data: TempDir,
+    _temporary: TempDir,
+}
+
+/// The test's `PATH` and nothing else of its environment.
+pub(crate) fn environment() -> Environment {
+    #[expect(clippy::disallowed_methods, reason = "a test has no wiring to take it from")]
+    let path = std::env::var("PATH").ok();
+    Environment::new(move |name| if name == "PATH" { path.clone() } else { None })
+}
+
+/// A temporary folder that `nobody` can pass through, as the system's can.
+fn temporary() -> TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o711)).tempdir().expect("a folder")
+}
+
+impl Vendor {
+    pub(crate) async fn start(rules: Rules) -> Self {
+        let (data, temporary) = (tempfile::tempdir().expect("a folder"), temporary());
+        let policy = AddressPolicy { allow_private: rules.allow_private, forbidden: rules.forbidden };
+        let config = LocalConfig {
+            data: data.path().to_owned(),
+            temporary: temporary.path().to_owned(),
+            program: None,
+            dialler: Dialler::new(Arc::new(SystemResolver), Arc::new(rules.names), policy),
+        };
+        let local = LocalBrowser::start(config, &environment()).await.expect("a Chromium");
+        Self { local, hosts: rules.hosts, _data: data, _temporary: temporary }
+    }
+
+    pub(crate) async fn open(&self, number: u64) -> OpenedBrowser {
+        let want =
+            Wanted { session: BrowserSessionId::fixed(number), hosts: self.hosts.clone(), remaining: Duration::from_mins(5) };
+        self.local.open(Account { key: None, config: &Value::Null }, want).await.expect("a browser")
+    }
+
+    pub(crate) async fn close(&self, remote: &RemoteSession) {
+        let closed = self.local.close(Account { key: None, config: &Value::Null }, remote).await;
+        assert_eq!(closed, Ok(Closed::Certain));
+    }
+
+    /// How many session folders there are.
+    pub(crate) fn folders(&self) -> usize {
+        std::fs::read_dir(self.local.folders()).expect("the folder of sessions").count()
+    }
+}
+
+/// One page of one browser.
+pub(crate) struct Page {
+    wire: CdpWire,
+    session: Option<String>,
+    next: i64,
+    pub(crate) remote: RemoteSession,
+    pub(crate) refusals: Arc<dyn ProxyRefusals>,
+}
+
+impl Page {
+    pub(crate) async fn of(opened: OpenedBrowser) -> Self {
+        let refusals = opened.refusals.expect("the proxy is ours");
+        let mut page = Self { wire: opened.wire, session: None, next: 1, remote: opened.remote, refusals };
+        let targets = page.call("Target.getTargets", json!({})).await;
+        let id = targets["targetInfos"]
+            .as_array()
+            .expect("targets")
+            .iter()
+            .find(|target| target["type"] == "page")
+            .expect("a page")["targetId"]
+            .clone();
+        let attached = page.call("Target.attachToTarget", json!({"targetId": id, "flatten": true})).await;
+        page.session = Some(attached["sessionId"].as_str().expect("a session").to_owned());
+        page
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.next;
+        self.next += 1;
+        let mut message = json!({"id": id, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.wire.send.send(Bytes::from(message.to_string())).await.expect("the browser lives");
+        timeout(WAIT, async {
+            loop {
+                let message = self.wire.receive.recv().await.expect("the browser lives");
+                let message: Value = serde_json::from_slice(&message).expect("JSON");
+                if message["id"] == json!(id) {
+                    return if message["error"].is_null() { message["result"].clone() } else { message["error"].clone() };
+                }
+            }
+        })
+        .await
+        .expect("an answer in time")
+    }
+
+    /// The error text of a navigation, empty when the page opened.
+    pub(crate) async fn navigate(&mut self, url: &str) -> String {
+        self.call("Page.navigate", json!({"url": url})).await["errorText"].as_str().unwrap_or("").to_owned()
+    }
+
+    /// The value of an expression, its promise awaited.
+    pub(crate) async fn evaluate(&mut self, expression: &str) -> Value {
+        let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        self.call("Runtime.evaluate", params).await["result"]["value"].clone()
+    }
+
+    /// Lets go of the connection without a word.
+    pub(crate) fn drop_wire(self) -> RemoteSession {
+        self.remote
+    }
+}

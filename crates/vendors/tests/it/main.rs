@@ -1,0 +1,6 @@
+//! The local browser, on a real Chromium.
+
+mod browser;
+mod pages;
+mod processes;
+mod walls;
