@@ -3,8 +3,22 @@
 //! It knows no vendor and no database: a vendor brings both ends of a connection ([`CdpWire`]), the runtime says what to do and
 //! puts effects on record between [`prepare`] and [`Prepared::dispatch`].
 
+mod aim;
+mod cdp;
+mod effect;
+mod evaluate;
+mod input;
+mod jpeg;
+mod keys;
+mod live;
+mod look;
+mod navigate;
+mod pump;
 mod reader;
+mod screenshot;
 mod script;
+mod settle;
+mod tabs;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -17,6 +31,13 @@ use formation_core::{
 };
 use tokio::sync::mpsc;
 use url::Url;
+
+pub use self::{
+    effect::{Dispatched, Prepared, prepare},
+    live::{Live, LostWatch},
+    look::look,
+    screenshot::{Shot, screenshot},
+};
 
 pub use reader::bound;
 
