@@ -1,0 +1,45 @@
+//! S-07's table: every route and who may call it. A route that is missing here, or here and nowhere else, fails the test.
+
+use std::{collections::BTreeSet, path::Path};
+
+use formation_api::{Audience, Route};
+
+/// contract.md 1, for the routes that exist.
+const TABLE: &[(&str, &str, Audience)] = &[
+    ("GET", "/", Audience::Anybody),
+    ("GET", "/healthz", Audience::Anybody),
+    ("GET", "/readyz", Audience::Anybody),
+    ("GET", "/api/openapi.json", Audience::Anybody),
+    ("POST", "/v1/runs", Audience::Agent),
+    ("POST", "/v1/run/finish", Audience::Run),
+    ("GET", "/v1/run/tools", Audience::Run),
+    ("POST", "/v1/run/tool-calls", Audience::Run),
+    ("GET", "/v1/run/tool-calls/{id}", Audience::Run),
+    ("GET", "/v1/run/artifacts/{artifact}", Audience::Run),
+    ("POST", "/mcp", Audience::AgentOrRun),
+    ("GET", "/mcp", Audience::AgentOrRun),
+    ("DELETE", "/mcp", Audience::AgentOrRun),
+];
+
+#[test]
+fn every_route_has_its_written_audience() {
+    let written: BTreeSet<Route> =
+        TABLE.iter().map(|(method, path, audience)| Route { method, path: (*path).to_owned(), audience: *audience }).collect();
+    let real: BTreeSet<Route> = formation_api::routes().into_iter().collect();
+    assert_eq!(real, written);
+}
+
+/// `docs/openapi.json` is generated; `UPDATE_OPENAPI=1` renews it.
+#[test]
+fn the_checked_in_openapi_document_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let current = formation_api::openapi().to_pretty_json().expect("the document can be written") + "\n";
+    #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the product")]
+    let update = std::env::var_os("UPDATE_OPENAPI").is_some();
+    if update {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("docs/ can be made");
+        std::fs::write(&path, &current).expect("the document can be written");
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == current, "docs/openapi.json is stale: run this test with UPDATE_OPENAPI=1");
+}
