@@ -1,6 +1,13 @@
 //! A local browser and the few CDP calls these tests need.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fs::{DirBuilder, Permissions},
+    net::SocketAddr,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use formation_browser::{CdpWire, ProxyRefusals};
@@ -23,11 +30,12 @@ pub(crate) struct Rules {
     pub(crate) hosts: HostList,
     pub(crate) names: Names,
     pub(crate) forbidden: Forbidden,
+    pub(crate) program: Option<PathBuf>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { allow_private: false, hosts: HostList::any(), names: Names::none(), forbidden: Forbidden::default() }
+        Self { allow_private: false, hosts: HostList::any(), names: Names::none(), forbidden: Forbidden::default(), program: None }
     }
 }
 
@@ -51,8 +59,7 @@ impl Rules {
 pub(crate) struct Vendor {
     pub(crate) local: LocalBrowser,
     hosts: HostList,
-    _data: TempDir,
-    _temporary: TempDir,
+    home: Option<TempDir>,
 }
 
 /// The test's `PATH` and nothing else of its environment.
@@ -64,22 +71,30 @@ pub(crate) fn environment() -> Environment {
 
 /// A temporary folder that `nobody` can pass through, as the system's can.
 fn temporary() -> TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o711)).tempdir().expect("a folder")
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o711)).tempdir().expect("a folder")
 }
 
 impl Vendor {
     pub(crate) async fn start(rules: Rules) -> Self {
-        let (data, temporary) = (tempfile::tempdir().expect("a folder"), temporary());
+        let home = temporary();
+        let mut vendor = Self::start_in(home.path(), rules).await;
+        vendor.home = Some(home);
+        vendor
+    }
+
+    /// With the data folder below `home`, which is the temporary folder too.
+    pub(crate) async fn start_in(home: &Path, rules: Rules) -> Self {
+        let data = home.join("data");
+        DirBuilder::new().recursive(true).mode(0o700).create(&data).expect("a folder");
         let policy = AddressPolicy { allow_private: rules.allow_private, forbidden: rules.forbidden };
         let config = LocalConfig {
-            data: data.path().to_owned(),
-            temporary: temporary.path().to_owned(),
-            program: None,
+            data,
+            temporary: home.to_owned(),
+            program: rules.program,
             dialler: Dialler::new(Arc::new(SystemResolver), Arc::new(rules.names), policy),
         };
         let local = LocalBrowser::start(config, &environment()).await.expect("a Chromium");
-        Self { local, hosts: rules.hosts, _data: data, _temporary: temporary }
+        Self { local, hosts: rules.hosts, home: None }
     }
 
     pub(crate) async fn open(&self, number: u64) -> OpenedBrowser {
@@ -125,7 +140,8 @@ impl Page {
         page
     }
 
-    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a command and answers its id.
+    pub(crate) async fn send(&mut self, method: &str, params: Value) -> i64 {
         let id = self.next;
         self.next += 1;
         let mut message = json!({"id": id, "method": method, "params": params});
@@ -133,10 +149,16 @@ impl Page {
             message["sessionId"] = json!(session);
         }
         self.wire.send.send(Bytes::from(message.to_string())).await.expect("the browser lives");
+        id
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params).await;
         timeout(WAIT, async {
             loop {
                 let message = self.wire.receive.recv().await.expect("the browser lives");
-                let message: Value = serde_json::from_slice(&message).expect("JSON");
+                // A lone surrogate makes a message that isn't JSON to everybody; here it counts as an empty answer.
+                let Ok(message) = serde_json::from_slice::<Value>(&message) else { return Value::Null };
                 if message["id"] == json!(id) {
                     return if message["error"].is_null() { message["result"].clone() } else { message["error"].clone() };
                 }

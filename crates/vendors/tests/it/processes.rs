@@ -1,25 +1,37 @@
 //! What a session leaves: nothing.
 
 use std::{
-    path::Path,
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use formation_core::{BrowserSessionId, hostlist::HostList};
-use formation_vendors::{Account, Browsers, Wanted};
+use formation_vendors::{
+    Account, Browsers, Wanted,
+    local::{StartError, User, probe},
+};
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
-use crate::browser::{Page, Rules, Vendor, WAIT};
+use crate::browser::{Page, Rules, Vendor, WAIT, environment};
 
 /// Living processes whose command line names `text`. A dead one that nobody has waited for has no command line.
-pub(crate) fn processes(text: &str) -> usize {
-    let table = std::fs::read_dir("/proc").expect("a process table");
+fn living(text: &str) -> Vec<Pid> {
+    let table = fs::read_dir("/proc").expect("a process table");
     table
         .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
-        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
-        .filter(|line| String::from_utf8_lossy(line).contains(text))
-        .count()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, fs::read(entry.path().join("cmdline")).ok()?)))
+        .filter(|(_, line)| String::from_utf8_lossy(line).contains(text))
+        .filter_map(|(id, _)| Pid::from_raw(id))
+        .collect()
+}
+
+fn processes(text: &str) -> usize {
+    living(text).len()
 }
 
 async fn gone_within(limit: Duration, folders: &Path) -> bool {
@@ -94,8 +106,11 @@ async fn a_wedged_browser_is_killed() {
     let root = vendor.local.folders().to_owned();
     let opened = vendor.open(1).await;
     let text = format!("--user-data-dir={}", root.join(opened.remote.as_str()).display());
-    let stopped = std::process::Command::new("pkill").args(["-STOP", "-f", "--", &text]).status().expect("pkill runs");
-    assert!(stopped.success());
+    let browser = living(&text);
+    assert!(!browser.is_empty());
+    for process in browser {
+        rustix::process::kill_process(process, Signal::STOP).expect("it lives");
+    }
     vendor.close(&opened.remote).await;
     assert!(gone_within(Duration::from_secs(2), &root).await);
     assert_eq!(vendor.folders(), 0);
@@ -109,4 +124,87 @@ async fn the_end_of_the_server_ends_every_session() {
     vendor.local.shut_down().await;
     assert!(gone_within(Duration::from_secs(2), &root).await);
     assert_eq!(vendor.folders(), 0);
+}
+
+/// Set for the process that the test below starts and kills: this same test, which then holds a session until it dies.
+const HOLD: &str = "FORMATION_TEST_HOLDS_A_SESSION_IN";
+
+/// A killed server leaves no Chromium two seconds later, and its folders go at the next start.
+#[tokio::test]
+async fn kill_9_of_the_server_ends_its_browsers_and_the_next_start_removes_their_folders() {
+    #[expect(clippy::disallowed_methods, reason = "how the test tells its second self what it is")]
+    if let Ok(home) = std::env::var(HOLD) {
+        let vendor = Vendor::start_in(Path::new(&home), Rules::default()).await;
+        let _opened = (vendor.open(1).await, vendor.open(2).await);
+        println_unbuffered(&format!("holding {}", vendor.local.folders().display()));
+        std::future::pending::<()>().await;
+    }
+    let home = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o711)).tempdir().expect("a folder");
+    let this = std::thread::current().name().expect("a test has a name").to_owned();
+    let mut server = Command::new(std::env::current_exe().expect("a test binary"))
+        .args(["--exact", &this, "--nocapture"])
+        .env(HOLD, home.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let output = BufReader::new(server.stdout.take().expect("piped"));
+    let root =
+        output.lines().map_while(Result::ok).find_map(|line| line.split_once("holding ").map(|(_, path)| PathBuf::from(path)));
+    let root = root.expect("two sessions");
+    assert!(processes(root.to_str().expect("UTF-8")) > 2);
+    // SIGKILL, which nobody can prepare for.
+    server.kill().expect("killed");
+    server.wait().expect("dead");
+    assert!(gone_within(Duration::from_secs(2), &root).await);
+    assert_eq!(fs::read_dir(&root).expect("the folder").count(), 2);
+
+    let vendor = Vendor::start_in(home.path(), Rules::default()).await;
+    assert_eq!(vendor.local.folders(), root);
+    assert_eq!(vendor.folders(), 0);
+}
+
+fn println_unbuffered(line: &str) {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{line}").and_then(|()| output.flush()).expect("the parent reads");
+}
+
+fn script(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("chromium");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    path
+}
+
+#[tokio::test]
+async fn the_probe_says_whether_the_sandbox_works_and_leaves_nothing() {
+    let home = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o711)).tempdir().expect("a folder");
+    let report = probe(None, home.path(), &environment()).await.expect("a Chromium");
+    assert!(report.version.starts_with("Chrome/") || report.version.starts_with("HeadlessChrome/"), "{}", report.version);
+    let root = rustix::process::geteuid().is_root();
+    assert_eq!(matches!(report.user, User::Other { .. }), root, "root hands its browser to nobody");
+
+    let needs =
+        script(home.path(), &format!("case \"$*\" in *--no-sandbox*) exec {} \"$@\";; esac; exit 1", report.program.display()));
+    let without = probe(Some(&needs), home.path(), &environment()).await.expect("starts without");
+    assert!(!without.sandbox);
+
+    let broken = script(home.path(), "exit 1");
+    assert!(
+        matches!(probe(Some(&broken), home.path(), &environment()).await, Err(StartError::DoesNotStart(path)) if path == broken)
+    );
+    let missing = probe(Some(Path::new("/nowhere/chromium")), home.path(), &environment()).await;
+    assert!(matches!(missing, Err(StartError::NotFound)));
+    assert_eq!(fs::read_dir(home.path()).expect("the folder").count(), 1, "only the script is left");
+}
+
+/// A message over 64 MiB is dropped; the connection goes on.
+#[tokio::test]
+async fn an_enormous_message_ends_one_call_and_not_the_session() {
+    let vendor = Vendor::start(Rules::default()).await;
+    let mut page = Page::of(vendor.open(1).await).await;
+    page.send("Runtime.evaluate", json!({"expression": "'x'.repeat(70 << 20)", "returnByValue": true})).await;
+    assert_eq!(page.evaluate("'y'.repeat(2 << 20).length").await, json!(2 << 20));
+    assert_eq!(page.evaluate("'\\ud800'").await, json!(null), "a lone surrogate is for the client to bear");
+    assert_eq!(page.evaluate("1 + 1").await, json!(2));
+    vendor.close(&page.remote).await;
 }

@@ -8,6 +8,8 @@
 
 mod forward;
 mod idle;
+#[cfg(test)]
+mod tests;
 
 use std::{
     io,
