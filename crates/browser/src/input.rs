@@ -36,7 +36,7 @@ pub(crate) async fn click(live: &Live, target: &Target, spot: Spot, deadline: In
     if !hit.hit {
         return Err(DispatchError::NothingSent(Reason::TargetObscured));
     }
-    listen(live, target, &["click"], deadline).await?;
+    listen(live, target, &["mousedown", "mouseup", "click"], deadline).await?;
     let pointer =
         |kind, button, buttons, click_count| MouseEvent { kind, x: spot.outer.x, y: spot.outer.y, button, buttons, click_count };
     let page = &target.shown.session;

@@ -1,0 +1,7 @@
+//! Tests of the driver against a real Chromium and of the client against a browser that lies.
+
+mod basics;
+mod reader;
+mod support;
+mod targets;
+mod typing;
