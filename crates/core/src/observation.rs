@@ -30,9 +30,9 @@ impl Observation {
         Self(fields)
     }
 
-    /// A browser call that failed (B8).
-    pub fn browser_failure(tool: Tool, binding: &Binding, call: CallId, refused: &Refused, outcome: Outcome) -> Self {
-        let mut fields = provenance(tool, Some((binding, call)), true);
+    /// A browser call that failed (B8). `admitted` is absent when it failed before admission.
+    pub fn browser_failure(tool: Tool, admitted: Option<(&Binding, CallId)>, refused: &Refused, outcome: Outcome) -> Self {
+        let mut fields = provenance(tool, admitted, true);
         fields.insert("browser_failure".into(), json!(BrowserFailure::of(refused, outcome)));
         Self(fields)
     }

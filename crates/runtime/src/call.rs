@@ -1,6 +1,7 @@
 //! A call as the doors see it: asked for, settled, running.
 
 use formation_core::{ArtifactId, CallId, Execution, Observation, OfferId, Outcome, Tool, refusal::Code};
+use formation_store::{StoreError, ledger};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -86,9 +87,30 @@ pub enum ExecuteError {
     /// It could not even be recorded; nothing was sent.
     #[error("the database does not answer")]
     Unavailable,
+    /// It is on record, and its end could not be written: it may have been sent. Ask again with the same key, or for this id;
+    /// recovery writes the truth.
+    #[error("the end of the call could not be written")]
+    Unsettled {
+        /// Our id.
+        id: CallId,
+    },
     /// The database refused what should have been right; logged with the request's id.
     #[error("an internal error")]
     Internal,
+}
+
+impl From<StoreError> for ExecuteError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the database failed");
+        if error.is_unavailable() { Self::Unavailable } else { Self::Internal }
+    }
+}
+
+impl From<ledger::StoredCall> for StoredCall {
+    fn from(call: ledger::StoredCall) -> Self {
+        let ledger::StoredCall { id, execution, outcome, observation, problem, .. } = call;
+        Self { id, execution, outcome, observation, problem }
+    }
 }
 
 /// A read of a screenshot.

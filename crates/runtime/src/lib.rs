@@ -2,17 +2,39 @@
 //!
 //! `api` sees only this crate, so no route can skip admission or open a secret.
 
+mod browse;
 mod call;
 mod caller;
+mod execute;
 mod offers;
+mod pages;
+mod reading;
+mod runs;
+mod sweeper;
+mod timing;
+mod waiting;
 
-use std::sync::Arc;
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use formation_core::{AgentId, ArtifactId, CallId, McpSessionId};
+use formation_core::{BrowserSessionId, Clock, Entropy, Faults, InstanceId};
+use formation_store::{
+    Db, StoreError, browser_sessions::Session, combine::Combiner, instances, recovery, seal::MasterKeys, settings::Rules,
+};
+use formation_vendors::Catalog;
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use call::{Answer, ArtifactRead, CallRequest, Door, ExecuteError, Image, StoredCall};
 pub use caller::{Caller, OpenRun, OpenedRun, Purpose, RunRef, Which};
 pub use offers::Offer;
+pub use timing::Timing;
+
+use crate::{pages::Pages, waiting::Waiting};
 
 /// The database did not do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,83 +47,134 @@ pub enum RuntimeError {
     Internal,
 }
 
+impl From<StoreError> for RuntimeError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the database failed");
+        if error.is_unavailable() { Self::Unavailable } else { Self::Internal }
+    }
+}
+
+/// What a runtime is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The database, migrated, its key fitted.
+    pub db: Db,
+    /// Opens and seals pictures.
+    pub keys: Arc<MasterKeys>,
+    /// The vendors of this process.
+    pub catalog: Arc<Catalog>,
+    /// For ids; the database's clock decides everything else.
+    pub clock: Clock,
+    /// For ids and nonces.
+    pub entropy: Entropy,
+    /// Waits and periods.
+    pub timing: Timing,
+    /// Places where the binary under test stops.
+    pub faults: Faults,
+}
+
 /// Everything between the doors and the parts. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Runtime(Arc<Inner>);
 
-#[derive(Debug)]
-struct Inner {}
+pub(crate) struct Inner {
+    db: Db,
+    keys: Arc<MasterKeys>,
+    catalog: Arc<Catalog>,
+    clock: Clock,
+    entropy: Entropy,
+    timing: Timing,
+    faults: Faults,
+    instance: InstanceId,
+    rules: Rules,
+    combiner: Combiner,
+    pages: Pages,
+    waiting: Waiting,
+    closing: Mutex<HashSet<BrowserSessionId>>,
+    woken: Notify,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("instance", &self.instance).finish_non_exhaustive()
+    }
+}
 
 impl Runtime {
-    /// Whose token this is; `None` for anything that is not a good one.
-    pub async fn authenticate(&self, token: &str) -> Result<Option<Caller>, RuntimeError> {
-        todo!()
+    /// Enters this process in the database, ends the calls that earlier ones left, and starts heartbeat and sweeps. Nobody may
+    /// call before it returns.
+    pub async fn start(parts: Parts) -> Result<Self, StoreError> {
+        let Parts { db, keys, catalog, clock, entropy, timing, faults } = parts;
+        let rules = {
+            let (order, environment) = (Arc::clone(&catalog), Arc::clone(&catalog));
+            Rules::new(move |capability| order.order(capability), move || environment.environment_accounts())
+        };
+        let instance = instances::start(&db, timing.lease).await?;
+        let recovered = recovery::run(&db).await?;
+        if recovered > 0 {
+            tracing::warn!(calls = recovered, "ended calls that an earlier process left");
+        }
+        let combiner = Combiner::start(db.clone(), rules.clone());
+        let inner = Arc::new(Inner {
+            db,
+            keys,
+            catalog,
+            clock,
+            entropy,
+            timing,
+            faults,
+            instance,
+            rules,
+            combiner,
+            pages: Pages::default(),
+            waiting: Waiting::default(),
+            closing: Mutex::default(),
+            woken: Notify::new(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        inner.tasks.spawn(sweeper::heartbeat(Arc::clone(&inner)));
+        inner.tasks.spawn(sweeper::sweeper(Arc::clone(&inner)));
+        Ok(Self(inner))
     }
 
-    /// Opens a run for an agent, with a token of its own.
-    pub async fn open_run(&self, agent: AgentId, token: formation_core::TokenId, open: OpenRun) -> Result<OpenedRun, RuntimeError> {
-        todo!()
-    }
-
-    /// Ends a run on its own wish: its calls are refused from now on and its browser is closed.
-    pub async fn finish_run(&self, run: &RunRef) -> Result<(), RuntimeError> {
-        todo!()
-    }
-
-    /// The run a call belongs to; opens an implicit one where the contract says so. `conversation` is the header
-    /// `Formation-Conversation`, used only when a run is opened.
-    pub async fn run_of(
-        &self,
-        caller: &Caller,
-        which: &Which,
-        conversation: Option<&str>,
-        purpose: Purpose,
-    ) -> Result<RunRef, RuntimeError> {
-        todo!()
-    }
-
-    /// What the run is offered now, in fixed order; records what is new.
-    pub async fn offers(&self, run: &RunRef) -> Result<Vec<Offer>, RuntimeError> {
-        todo!()
-    }
-
-    /// Ends when what `agent` is offered changes.
-    pub async fn offers_changed(&self, agent: AgentId) {
-        todo!()
-    }
-
-    /// Runs one call to its end, in a task of its own: a caller that hangs up changes nothing.
-    pub async fn execute(&self, run: RunRef, request: CallRequest) -> Result<Answer, ExecuteError> {
-        todo!()
-    }
-
-    /// A call of this run; `None`: absent, or another run's.
-    pub async fn call(&self, run: &RunRef, id: CallId) -> Result<Option<Answer>, RuntimeError> {
-        todo!()
-    }
-
-    /// A screenshot of this run.
-    pub async fn artifact(&self, run: &RunRef, id: ArtifactId) -> Result<ArtifactRead, RuntimeError> {
-        todo!()
-    }
-
-    /// Opens a session for a legacy MCP client.
-    pub async fn open_mcp_session(&self, caller: &Caller) -> Result<McpSessionId, RuntimeError> {
-        todo!()
-    }
-
-    /// Whether the session is open and this token's own.
-    pub async fn has_mcp_session(&self, caller: &Caller, id: McpSessionId) -> Result<bool, RuntimeError> {
-        todo!()
-    }
-
-    /// Ends the session and its run.
-    pub async fn end_mcp_session(&self, caller: &Caller, id: McpSessionId) -> Result<(), RuntimeError> {
-        todo!()
+    /// Lets running calls end, at most `limit`, then leaves: what has not ended is another process's or the next start's to end.
+    pub async fn stop(&self, limit: Duration) {
+        let inner = &self.0;
+        let until = tokio::time::Instant::now() + limit;
+        while inner.waiting.count() > 0 && tokio::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        inner.stop.cancel();
+        inner.tasks.close();
+        drop(tokio::time::timeout_at(until, inner.tasks.wait()).await);
+        if let Err(error) = instances::stop(&inner.db, inner.instance).await {
+            tracing::warn!(%error, "this process could not sign off");
+        }
     }
 
     /// Whether the database answers and is migrated.
     pub async fn is_ready(&self) -> bool {
-        todo!()
+        match self.0.db.migration_status().await {
+            Ok(status) => status.is_current(),
+            Err(_) => false,
+        }
+    }
+}
+
+impl Inner {
+    fn wake_sweeper(&self) {
+        self.woken.notify_one();
+    }
+
+    /// `false`: it is being closed already.
+    fn begin_closing(&self, session: &Session) -> bool {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner).insert(session.id)
+    }
+
+    fn end_closing(&self, session: &Session) {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner).remove(&session.id);
     }
 }

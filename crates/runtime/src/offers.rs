@@ -1,7 +1,20 @@
 //! What a run is offered: the tools whose grant is there, in fixed order (W17). Tools without a grant aren't listed.
 
-use formation_core::{OfferId, Tool, arguments::Arguments};
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use formation_core::{
+    AgentId, Binding, Capability, OfferId, Tool,
+    arguments::Arguments,
+    refusal::{Refusal, RefusalReason},
+};
+use formation_store::{
+    StoreError,
+    offers::{self, NewOffer, StoredOffer},
+    runs,
+};
 use serde_json::Value;
+
+use crate::{Inner, RunRef, Runtime, RuntimeError};
 
 /// One tool on offer. `offer` is absent when the run is over: nothing is recorded then.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,5 +55,100 @@ impl Offer {
     /// JSON schema of the arguments.
     pub fn input_schema(&self) -> Value {
         Arguments::schema(self.tool)
+    }
+}
+
+/// What a call stands on.
+pub(crate) enum Standing {
+    /// This offer; whether it still holds is admission's to say.
+    Offer(StoredOffer),
+    /// None, and why.
+    Refused(Refusal),
+}
+
+impl Runtime {
+    /// What the run is offered now, in fixed order; records what is new. A run that is over is shown its tools and records nothing.
+    pub async fn offers(&self, run: &RunRef) -> Result<Vec<Offer>, RuntimeError> {
+        let inner = &self.0;
+        let granted = inner.granted(run.agent).await?;
+        let is_open = runs::of_agent(&inner.db, run.agent, run.run).await?.is_some_and(|run| run.state == runs::RunState::Open);
+        if !is_open {
+            return Ok(granted.into_iter().map(|offer| Offer { tool: offer.tool, offer: None }).collect());
+        }
+        let recorded = inner.record(run, granted).await?;
+        Ok(recorded.into_iter().map(|offer| Offer { tool: offer.tool, offer: Some(offer.id) }).collect())
+    }
+
+    /// Ends when what `agent` is offered changes, seen at most a poll later.
+    pub async fn offers_changed(&self, agent: AgentId) {
+        let mut before: Option<Vec<NewOffer>> = None;
+        loop {
+            // A database that does not answer changes nothing for the listener.
+            if let Ok(now) = self.0.granted(agent).await {
+                if before.as_ref().is_some_and(|before| *before != now) {
+                    return;
+                }
+                before = Some(now);
+            }
+            tokio::time::sleep(self.0.timing.poll).await;
+        }
+    }
+}
+
+impl Inner {
+    /// The tools whose grant is there, on today's terms.
+    async fn granted(&self, agent: AgentId) -> Result<Vec<NewOffer>, StoreError> {
+        let mut granted = Vec::new();
+        let mut terms: BTreeMap<Capability, Option<Binding>> = BTreeMap::new();
+        for tool in Tool::ALL {
+            let capability = tool.capability();
+            if let Entry::Vacant(place) = terms.entry(capability) {
+                let resolved = self.rules.resolve_now(&self.db, agent, capability).await?;
+                place.insert(resolved.ok().map(|effective| effective.binding));
+            }
+            if let Some(Some(binding)) = terms.get(&capability) {
+                granted.push(NewOffer { tool: *tool, schema_version: Arguments::SCHEMA_VERSION, binding: binding.clone() });
+            }
+        }
+        Ok(granted)
+    }
+
+    async fn record(&self, run: &RunRef, new: Vec<NewOffer>) -> Result<Vec<StoredOffer>, StoreError> {
+        let id = run.run;
+        self.db.write(move |tx| Box::pin(async move { offers::record(tx, id, &new).await })).await
+    }
+
+    /// The offer a call names, else the run's newest of the tool, else one made at the call.
+    pub(crate) async fn standing(&self, run: &RunRef, tool: Tool, named: Option<OfferId>) -> Result<Standing, StoreError> {
+        let found = match named {
+            Some(offer) => offers::find(&self.db, run.run, offer).await?.filter(|offer| offer.tool == tool),
+            None => offers::latest(&self.db, run.run, tool).await?,
+        };
+        if let Some(offer) = found {
+            return Ok(Standing::Offer(offer));
+        }
+        if named.is_some() {
+            let explanation = "This run has no such offer of the tool. List the tools again; nothing was sent.";
+            return Ok(Standing::Refused(Refusal::new(RefusalReason::NotOffered, explanation)));
+        }
+        let granted: Vec<_> = self.granted(run.agent).await?.into_iter().filter(|offer| offer.tool == tool).collect();
+        if let Some(offer) = self.record(run, granted).await?.pop() {
+            return Ok(Standing::Offer(offer));
+        }
+        let explanation = "This tool is not granted to the agent now. Nothing was sent; an operator can grant it.";
+        Ok(Standing::Refused(Refusal::new(RefusalReason::NotOffered, explanation)))
+    }
+
+    /// After a stale offer: a tool that is still granted is offered anew, so that the next call runs. The one that waited under the
+    /// old terms is never moved to the new ones (W19).
+    pub(crate) async fn offer_again(&self, run: &RunRef, tool: Tool, mut refusal: Refusal) -> Result<Refusal, StoreError> {
+        if refusal.reason == RefusalReason::GrantRevoked {
+            let granted: Vec<_> = self.granted(run.agent).await?.into_iter().filter(|offer| offer.tool == tool).collect();
+            if !self.record(run, granted).await?.is_empty() {
+                "The terms this tool was offered on have changed, so nothing was sent. It is offered on the new terms now: call again to use it."
+                    .clone_into(&mut refusal.explanation);
+            }
+        }
+        Ok(refusal)
     }
 }
