@@ -1,0 +1,424 @@
+//! The facade over both engines: one code path, one SQL text, one writer.
+//!
+//! SQLite: one writer connection whose transactions are `IMMEDIATE`, a read-only pool of four, WAL, `synchronous=FULL`.
+//! PostgreSQL: one pool, READ COMMITTED. Write transactions run in a task of their own: `sqlx` may hand a connection with an open
+//! transaction back to its pool when the future of `begin` is dropped (dependencies.md, One code path).
+//!
+//! Not here: what the rows mean.
+
+mod files;
+mod sql;
+mod tx;
+mod val;
+
+use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+
+use formation_core::{Clock, Entropy, Faults, Timestamp};
+use futures::future::BoxFuture;
+use sqlx::{
+    PgPool, Postgres, Sqlite, SqlitePool,
+    postgres::{PgArguments, PgConnectOptions, PgPoolOptions},
+    query::Query,
+    sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+
+pub use self::{
+    files::private_folder,
+    sql::Sql,
+    tx::{Hold, Tx},
+    val::{Column, Row, Val},
+};
+pub(crate) use self::{sql::statements, tx::sql as tx_sql, val::stored_words};
+use crate::error::StoreError;
+
+/// The first SQLite without the WAL-reset corruption bug (3.7.0–3.51.2).
+const SQLITE_FLOOR: (u32, u32, u32) = (3, 51, 3);
+/// How long a statement waits for another process's write transaction, and a caller for a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Statements are constants and few; none is ever evicted.
+const CACHED_STATEMENTS: usize = 512;
+const SQLITE_READERS: u32 = 4;
+const POSTGRES_CONNECTIONS: u32 = 16;
+
+/// Where the database is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file. Its folder exists.
+    Sqlite(PathBuf),
+    /// A `postgres://` address, which may hold a password.
+    Postgres(String),
+}
+
+impl Location {
+    /// `postgres://…` and `postgresql://…` are PostgreSQL, anything else is the path of a SQLite file.
+    pub fn parse(text: &str) -> Self {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            Self::Postgres(text.to_owned())
+        } else {
+            Self::Sqlite(PathBuf::from(text.strip_prefix("sqlite:").unwrap_or(text)))
+        }
+    }
+}
+
+impl std::fmt::Debug for Location {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sqlite(path) => f.debug_tuple("Sqlite").field(path).finish(),
+            Self::Postgres(_) => f.write_str("Postgres(****)"),
+        }
+    }
+}
+
+/// Whose clock decides leases, expiry and windows.
+#[derive(Debug, Clone)]
+pub enum TimeSource {
+    /// The database's, on PostgreSQL: replicas agree by asking the same clock (R-05).
+    Database,
+    /// The process's: always on SQLite, and in tests that stand the clock still.
+    Process(Clock),
+}
+
+/// Why a database cannot be used. Each sentence says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// SQLite itself is too old.
+    #[error("SQLite {found} can corrupt a database in WAL mode; Formation needs 3.51.3 or newer")]
+    OldSqlite {
+        /// What is linked in.
+        found: String,
+    },
+    /// The file or its folder cannot be made or opened.
+    #[error("cannot open the database file ({kind}); check that its folder exists and that this user may write there")]
+    File {
+        /// What the system said, without a path.
+        kind: std::io::ErrorKind,
+    },
+    /// Not an address.
+    #[error("the database address is not a valid `postgres://` URL")]
+    Address,
+    /// SQLite has no clock of its own.
+    #[error("SQLite takes its time from the process; `TimeSource::Database` is for PostgreSQL")]
+    NoDatabaseClock,
+    /// It does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The database. Cheap to clone; all clones share its pools.
+#[derive(Clone)]
+pub struct Db(Arc<Shared>);
+
+struct Shared {
+    pools: Pools,
+    time: TimeSource,
+    entropy: Entropy,
+    faults: Faults,
+}
+
+enum Pools {
+    Sqlite { writer: SqlitePool, readers: SqlitePool },
+    Postgres(PgPool),
+}
+
+/// Which engine it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// One process, one file.
+    Sqlite,
+    /// Shared by replicas.
+    Postgres,
+}
+
+impl Db {
+    /// Opens the database, making an empty SQLite file (0600) if there is none. It does not migrate.
+    pub async fn open(location: &Location, time: TimeSource, entropy: Entropy) -> Result<Self, OpenError> {
+        let pools = match location {
+            Location::Sqlite(_) if matches!(time, TimeSource::Database) => return Err(OpenError::NoDatabaseClock),
+            Location::Sqlite(path) => open_sqlite(path.clone()).await?,
+            Location::Postgres(url) => open_postgres(url).await?,
+        };
+        Ok(Self(Arc::new(Shared { pools, time, entropy, faults: Faults::none() })))
+    }
+
+    /// The same database with named places that may stop the process; for the binary under test.
+    pub fn with_faults(self, faults: Faults) -> Self {
+        let shared = Arc::into_inner(self.0).map_or_else(
+            || unreachable!("faults are set right after opening, before the handle is shared"),
+            |shared| Shared { faults, ..shared },
+        );
+        Self(Arc::new(shared))
+    }
+
+    /// Which engine it is.
+    pub fn engine(&self) -> Engine {
+        match self.0.pools {
+            Pools::Sqlite { .. } => Engine::Sqlite,
+            Pools::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    /// Runs `work` in one write transaction, in a task of its own: a caller that goes away neither cuts it nor leaves a half-begun
+    /// connection in the pool. Commits on `Ok`, rolls back on `Err`.
+    pub async fn write<T, E>(
+        &self,
+        work: impl for<'t> FnOnce(&'t mut Tx) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let db = self.clone();
+        let task = tokio::spawn(async move {
+            let mut tx = db.begin().await?;
+            match work(&mut tx).await {
+                Ok(value) => {
+                    tx.commit().await?;
+                    Ok(value)
+                }
+                Err(error) => {
+                    tx.roll_back().await;
+                    Err(error)
+                }
+            }
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            Err(_) => Err(StoreError::unavailable("the process is stopping").into()),
+        }
+    }
+
+    /// Reads outside a transaction.
+    pub async fn rows(&self, sql: Sql, vals: &[Val<'_>]) -> Result<Vec<Row>, StoreError> {
+        Ok(match &self.0.pools {
+            Pools::Sqlite { readers, .. } => {
+                bind_sqlite(sql, vals).fetch_all(readers).await?.into_iter().map(Row::Sqlite).collect()
+            }
+            Pools::Postgres(pool) => bind_postgres(sql, vals).fetch_all(pool).await?.into_iter().map(Row::Postgres).collect(),
+        })
+    }
+
+    /// Reads at most one row outside a transaction.
+    pub async fn row(&self, sql: Sql, vals: &[Val<'_>]) -> Result<Option<Row>, StoreError> {
+        Ok(match &self.0.pools {
+            Pools::Sqlite { readers, .. } => bind_sqlite(sql, vals).fetch_optional(readers).await?.map(Row::Sqlite),
+            Pools::Postgres(pool) => bind_postgres(sql, vals).fetch_optional(pool).await?.map(Row::Postgres),
+        })
+    }
+
+    /// The moment that decides, for reads outside a transaction.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        match &self.0.time {
+            TimeSource::Process(clock) => Ok(clock.now()),
+            TimeSource::Database => {
+                self.row(statement::NOW, &[]).await?.ok_or(StoreError::internal("the database tells no time"))?.at(0)
+            }
+        }
+    }
+
+    /// Whether it answers and takes writes: readiness.
+    pub async fn answers(&self) -> Result<(), StoreError> {
+        self.row(statement::NOTHING, &[]).await?;
+        self.write(|tx| Box::pin(async move { tx.row(statement::NOTHING, &[]).await.map(|_| ()) })).await
+    }
+
+    /// Whether a committed row survives what the deployment promises (R-06): refuses `synchronous_commit` off, and a standby
+    /// without `synchronous_standby_names`. The answer is a sentence for the operator.
+    pub async fn durability(&self) -> Result<Result<(), &'static str>, StoreError> {
+        if self.engine() == Engine::Sqlite {
+            return Ok(Ok(()));
+        }
+        let row = self.row(statement::DURABILITY, &[]).await?.ok_or(StoreError::internal("no settings"))?;
+        let (commit, names, standbys): (String, String, i64) = (row.at(0)?, row.at(1)?, row.at(2)?);
+        if commit == "off" {
+            return Ok(Err(
+                "PostgreSQL has `synchronous_commit` off: a crash would forget calls that were already sent. Set it to `on` and start again",
+            ));
+        }
+        if standbys > 0 && names.is_empty() {
+            return Ok(Err(
+                "PostgreSQL has a standby but no `synchronous_standby_names`: a failover would forget calls that were already sent. Name the standby there and start again",
+            ));
+        }
+        Ok(Ok(()))
+    }
+
+    /// Ends all connections; every later use answers "unavailable". On SQLite the WAL is written back.
+    pub async fn close(&self) {
+        match &self.0.pools {
+            Pools::Sqlite { writer, readers } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Pools::Postgres(pool) => pool.close().await,
+        }
+    }
+
+    /// Randomness, as passed in.
+    pub fn entropy(&self) -> &Entropy {
+        &self.0.entropy
+    }
+
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.0.faults
+    }
+
+    pub(crate) fn sqlite_writer(&self) -> Option<&SqlitePool> {
+        match &self.0.pools {
+            Pools::Sqlite { writer, .. } => Some(writer),
+            Pools::Postgres(_) => None,
+        }
+    }
+
+    pub(crate) fn postgres_pool(&self) -> Option<&PgPool> {
+        match &self.0.pools {
+            Pools::Sqlite { .. } => None,
+            Pools::Postgres(pool) => Some(pool),
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that begins; `write` runs it in a task")]
+    async fn begin(&self) -> Result<Tx, StoreError> {
+        let inner = match &self.0.pools {
+            Pools::Sqlite { writer, .. } => tx::Inner::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
+            Pools::Postgres(pool) => tx::Inner::Postgres(pool.begin().await?),
+        };
+        Ok(Tx { inner, time: self.0.time.clone(), entropy: self.0.entropy.clone(), now: None })
+    }
+}
+
+impl Tx {
+    async fn commit(self) -> Result<(), StoreError> {
+        match self.inner {
+            tx::Inner::Sqlite(tx) => tx.commit().await?,
+            tx::Inner::Postgres(tx) => tx.commit().await?,
+        }
+        Ok(())
+    }
+
+    /// A rollback that fails means a broken connection, which rolls back by itself; the first error is the one to tell.
+    async fn roll_back(self) {
+        let ended = match self.inner {
+            tx::Inner::Sqlite(tx) => tx.rollback().await,
+            tx::Inner::Postgres(tx) => tx.rollback().await,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error = %StoreError::from(error), "rollback failed");
+        }
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Db").field(&self.engine()).finish()
+    }
+}
+
+/// A read that is the same inside and outside a transaction.
+pub(crate) trait Reads: Send {
+    fn fetch<'a>(&'a mut self, sql: Sql, vals: &'a [Val<'a>]) -> BoxFuture<'a, Result<Vec<Row>, StoreError>>;
+}
+
+impl Reads for &Db {
+    fn fetch<'a>(&'a mut self, sql: Sql, vals: &'a [Val<'a>]) -> BoxFuture<'a, Result<Vec<Row>, StoreError>> {
+        Box::pin(self.rows(sql, vals))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the facade: the texts are listed constants")]
+fn bind_sqlite<'q>(sql: Sql, vals: &[Val<'_>]) -> Query<'q, Sqlite, SqliteArguments> {
+    vals.iter().fold(sqlx::query(sql.sqlite()), |query, val| match val {
+        Val::Text(text) => query.bind(*text),
+        Val::Owned(text) => query.bind(text.as_str()),
+        Val::Int(number) => query.bind(*number),
+        Val::Bytes(bytes) => query.bind(*bytes),
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the facade: the texts are listed constants")]
+fn bind_postgres<'q>(sql: Sql, vals: &[Val<'_>]) -> Query<'q, Postgres, PgArguments> {
+    vals.iter().fold(sqlx::query(sql.postgres()), |query, val| match val {
+        Val::Text(text) => query.bind(*text),
+        Val::Owned(text) => query.bind(text.as_str()),
+        Val::Int(number) => query.bind(*number),
+        Val::Bytes(bytes) => query.bind(*bytes),
+    })
+}
+
+async fn open_sqlite(path: PathBuf) -> Result<Pools, OpenError> {
+    files::private_file(&path).map_err(|error| OpenError::File { kind: error.kind() })?;
+    let options = SqliteConnectOptions::new()
+        .filename(&path)
+        .foreign_keys(true)
+        .busy_timeout(PATIENCE)
+        .statement_cache_capacity(CACHED_STATEMENTS);
+    // What is deleted is overwritten, so that a stolen file holds no old secrets (S-04).
+    let writing =
+        options.clone().journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full).pragma("secure_delete", "on");
+    let pool =
+        || SqlitePoolOptions::new().acquire_timeout(PATIENCE).test_before_acquire(false).idle_timeout(None).max_lifetime(None);
+    // Exactly one: with more, busy polling starves waiters for seconds.
+    let writer = pool().max_connections(1).connect_with(writing).await.map_err(StoreError::from)?;
+    let row = bind_sqlite(statement::VERSION, &[]).fetch_one(&writer).await.map_err(StoreError::from)?;
+    let version: String = Row::Sqlite(row).at(0)?;
+    if !new_enough(&version) {
+        writer.close().await;
+        return Err(OpenError::OldSqlite { found: version });
+    }
+    let readers = pool().max_connections(SQLITE_READERS).connect_with(options.read_only(true)).await.map_err(StoreError::from)?;
+    Ok(Pools::Sqlite { writer, readers })
+}
+
+async fn open_postgres(url: &str) -> Result<Pools, OpenError> {
+    let options = PgConnectOptions::from_str(url)
+        .map_err(|_| OpenError::Address)?
+        .application_name("formation")
+        .statement_cache_capacity(CACHED_STATEMENTS)
+        // READ COMMITTED is what the locks are made for, whatever the server's default says.
+        .options([("default_transaction_isolation", "read committed")]);
+    let pool = PgPoolOptions::new()
+        .max_connections(POSTGRES_CONNECTIONS)
+        .acquire_timeout(PATIENCE)
+        .connect_with(options)
+        .await
+        .map_err(StoreError::from)?;
+    Ok(Pools::Postgres(pool))
+}
+
+fn new_enough(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next()) >= SQLITE_FLOOR
+}
+
+pub(crate) mod statement {
+    crate::db::statements! {
+        NOW = "SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+            => "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
+        NOTHING = "SELECT 1 FROM instances WHERE id = ''";
+        VERSION = "SELECT sqlite_version()" => "SELECT version()";
+        DURABILITY = "SELECT 'on', '', 0" => "\
+            SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), \
+            (SELECT count(*) FROM pg_stat_replication) + (SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical')";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_as_numbers() {
+        for (version, good) in [("3.51.3", true), ("3.52.0", true), ("4.0", true), ("3.51.2", false), ("3.9.9", false), ("", false)]
+        {
+            assert_eq!(new_enough(version), good, "{version}");
+        }
+    }
+
+    #[test]
+    fn an_address_prints_no_password() {
+        let location = Location::parse("postgres://me:hunter2@localhost/db");
+        assert_eq!(format!("{location:?}"), "Postgres(****)");
+        assert_eq!(Location::parse("data/formation.db"), Location::Sqlite("data/formation.db".into()));
+    }
+}
