@@ -18,6 +18,7 @@ use formation_vendors::{
 };
 use formation_wire::{AddressPolicy, Dialler, Names, SystemResolver};
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 const PRIVATE: u32 = 0o700;
 const PASSABLE: u32 = 0o711;
@@ -34,13 +35,16 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     fs::set_permissions(&data, Permissions::from_mode(PRIVATE))?;
     let dialler = Dialler::new(Arc::new(SystemResolver), Arc::new(Names::none()), AddressPolicy::default());
     let config = LocalConfig { data, temporary: home.path().to_owned(), program: None, dialler };
-    let local = LocalBrowser::start(config, &Environment::new(|_| None)).await?;
+    let local = Arc::new(LocalBrowser::start(config, &Environment::new(|_| None)).await?);
 
     let (mut opening, mut closing) = (Vec::new(), Vec::new());
     for first in (0..count).step_by(usize::try_from(at_once)?) {
-        let round: Vec<_> = (first..count.min(first + at_once)).map(|number| session(&local, number)).collect();
-        for times in futures_in_order(round).await {
-            let (open, close) = times?;
+        let mut round = JoinSet::new();
+        for number in first..count.min(first + at_once) {
+            round.spawn(session(Arc::clone(&local), number));
+        }
+        while let Some(times) = round.join_next().await {
+            let (open, close) = times??;
             opening.push(open);
             closing.push(close);
         }
@@ -59,33 +63,14 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     Ok(if processes + folders == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn session(local: &LocalBrowser, number: u64) -> Result<(Duration, Duration), formation_core::failure::VendorFailure> {
+async fn session(local: Arc<LocalBrowser>, number: u64) -> Result<(Duration, Duration), formation_core::failure::VendorFailure> {
     let account = Account { key: None, config: &Value::Null };
     let want = Wanted { session: BrowserSessionId::fixed(number), hosts: HostList::any(), remaining: Duration::from_mins(5) };
-    let started = Instant::now();
+    let opening = Instant::now();
     let opened = local.open(account, want).await?;
-    let open = started.elapsed();
+    let (open, closing) = (opening.elapsed(), Instant::now());
     local.close(account, &opened.remote).await?;
-    Ok((open, started.elapsed() - open))
-}
-
-/// All at once, answers in order.
-async fn futures_in_order<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
-    let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|context| {
-        let mut waiting = false;
-        for (future, answer) in &mut futures {
-            if answer.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => *answer = Some(value),
-                    std::task::Poll::Pending => waiting = true,
-                }
-            }
-        }
-        if waiting { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, answer)| answer).collect()
+    Ok((open, closing.elapsed()))
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

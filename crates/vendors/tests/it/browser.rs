@@ -49,8 +49,9 @@ impl Rules {
         self
     }
 
+    /// Puts `host` at `target`, for plain HTTP and for TLS.
     pub(crate) fn name(mut self, host: &str, target: SocketAddr) -> Self {
-        self.names = self.names.with(host, 80, target).expect("loopback");
+        self.names = self.names.with(host, 80, target).and_then(|names| names.with(host, 443, target)).expect("loopback");
         self
     }
 }
@@ -70,8 +71,16 @@ pub(crate) fn environment() -> Environment {
 }
 
 /// A temporary folder that `nobody` can pass through, as the system's can.
-fn temporary() -> TempDir {
+pub(crate) fn temporary() -> TempDir {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o711)).tempdir().expect("a folder")
+}
+
+/// A program in the place of Chromium.
+pub(crate) fn script(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("chromium");
+    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a file");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a mode");
+    path
 }
 
 impl Vendor {
@@ -95,6 +104,12 @@ impl Vendor {
         };
         let local = LocalBrowser::start(config, &environment()).await.expect("a Chromium");
         Self { local, hosts: rules.hosts, home: None }
+    }
+
+    /// The same, and every host may be visited in sessions opened from here on.
+    pub(crate) fn without_list(mut self) -> Self {
+        self.hosts = HostList::any();
+        self
     }
 
     pub(crate) async fn open(&self, number: u64) -> OpenedBrowser {

@@ -3,4 +3,5 @@
 mod browser;
 mod pages;
 mod processes;
+mod sharing;
 mod walls;

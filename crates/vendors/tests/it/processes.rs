@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -17,7 +16,7 @@ use formation_vendors::{
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
-use crate::browser::{Page, Rules, Vendor, WAIT, environment};
+use crate::browser::{Page, Rules, Vendor, WAIT, environment, script, temporary};
 
 /// Living processes whose command line names `text`. A dead one that nobody has waited for has no command line.
 fn living(text: &str) -> Vec<Pid> {
@@ -139,7 +138,7 @@ async fn kill_9_of_the_server_ends_its_browsers_and_the_next_start_removes_their
         println_unbuffered(&format!("holding {}", vendor.local.folders().display()));
         std::future::pending::<()>().await;
     }
-    let home = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o711)).tempdir().expect("a folder");
+    let home = temporary();
     let this = std::thread::current().name().expect("a test has a name").to_owned();
     let mut server = Command::new(std::env::current_exe().expect("a test binary"))
         .args(["--exact", &this, "--nocapture"])
@@ -168,16 +167,9 @@ fn println_unbuffered(line: &str) {
     writeln!(output, "{line}").and_then(|()| output.flush()).expect("the parent reads");
 }
 
-fn script(folder: &Path, text: &str) -> PathBuf {
-    let path = folder.join("chromium");
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
-    path
-}
-
 #[tokio::test]
 async fn the_probe_says_whether_the_sandbox_works_and_leaves_nothing() {
-    let home = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o711)).tempdir().expect("a folder");
+    let home = temporary();
     let report = probe(None, home.path(), &environment()).await.expect("a Chromium");
     assert!(report.version.starts_with("Chrome/") || report.version.starts_with("HeadlessChrome/"), "{}", report.version);
     let root = rustix::process::geteuid().is_root();
