@@ -256,3 +256,89 @@ fn cut(text: &str, limit: usize) -> usize {
 fn floor_boundary(text: &str, index: usize) -> usize {
     text.floor_char_boundary(index.min(text.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::Window;
+
+    fn frame(number: u32, text: &str) -> FramePart {
+        window(number, text, 0, text.len())
+    }
+
+    /// A frame that answered `from` on, at most the limit, of a longer text.
+    fn window(number: u32, whole: &str, from: usize, to: usize) -> FramePart {
+        let window = Window { from, text: whole[from..to].into(), total: whole.len() };
+        FramePart { number, part: Part { url: format!("http://a.test/{number}"), window, ..Part::default() } }
+    }
+
+    fn found(index: u32, in_view: bool) -> Found {
+        Found { index, role: "button".into(), name: format!("Button {index}"), in_view, ..Found::default() }
+    }
+
+    #[test]
+    fn frames_stand_behind_the_main_text() {
+        let view = merge(vec![frame(0, "Main\ntext"), frame(1, ""), frame(2, "Child")], "n", 0);
+        assert_eq!(view.text, "Main\ntext\n[f2]\nChild");
+        assert_eq!(view.truncated, Truncated::default());
+        assert_eq!(view.page.url, "http://a.test/0");
+    }
+
+    #[test]
+    fn a_frame_alone_starts_without_an_empty_line() {
+        assert_eq!(merge(vec![frame(0, ""), frame(1, "Child")], "n", 0).text, "[f1]\nChild");
+    }
+
+    /// What a model does with `next_text_offset` gives the whole text back, whatever it consists of.
+    #[test]
+    fn windows_add_up_to_the_whole() {
+        let main = "Zeile – größer\n".repeat(900);
+        let child = "x€😀".repeat(4_000);
+        let whole = format!("{main}\n[f1]\n{child}\n[f3]\nlast");
+        // As the page answers: at most the limit from an offset, back at a boundary.
+        let answer = |number, text: &str, offset: usize| {
+            let from = floor_boundary(text, offset);
+            window(number, text, from, floor_boundary(text, from + PAGE_TEXT_BYTES))
+        };
+        let (mut read, mut offset, mut asked_again) = (String::new(), 0, 0);
+        loop {
+            let mut parts = vec![answer(0, &main, offset), answer(1, &child, 0), answer(3, "last", 0)];
+            if let Some(lacking) = super::lacking(&parts, offset) {
+                let text = [main.as_str(), child.as_str(), "last"][lacking.position];
+                parts[lacking.position] = answer(parts[lacking.position].number, text, lacking.text_offset);
+                asked_again += 1;
+            }
+            let view = merge(parts, "n", offset);
+            assert!(view.text.len() <= PAGE_TEXT_BYTES);
+            assert_eq!(view.truncated.text, view.truncated.next_text_offset.is_some());
+            read.push_str(&view.text);
+            match view.truncated.next_text_offset {
+                Some(next) => {
+                    assert_eq!(next, read.len());
+                    offset = next;
+                }
+                None => break,
+            }
+        }
+        assert_eq!(read, whole);
+        assert!(asked_again > 0, "a child's text was long enough to ask again");
+    }
+
+    #[test]
+    fn an_offset_behind_the_end_is_empty() {
+        let view = merge(vec![frame(0, "short")], "n", 900);
+        assert_eq!((view.text.as_str(), view.truncated.next_text_offset), ("", None));
+    }
+
+    #[test]
+    fn controls_in_view_come_first_and_are_counted_over_all_frames() {
+        let mut parts = vec![frame(0, ""), frame(1, "")];
+        parts[0].part.controls = (0..150).map(|i| found(i, i < 2)).collect();
+        parts[1].part.controls = (0..150).map(|i| found(1_000 + i, i == 0)).collect();
+        let view = merge(parts, "nonce", 0);
+        assert_eq!(view.controls.len(), CONTROLS);
+        assert!(view.truncated.controls);
+        let first: Vec<_> = view.controls.iter().take(4).map(|c| (c.reference.as_str(), c.frame.as_deref())).collect();
+        assert_eq!(first, [("nonce.0", None), ("nonce.1", None), ("nonce.1000", Some("f1")), ("nonce.2", None)]);
+    }
+}

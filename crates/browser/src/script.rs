@@ -95,7 +95,7 @@ pub(crate) enum Op<'a> {
         /// In the frame's viewport.
         y: f64,
     },
-    /// Gives the target the focus without scrolling. Answers [`Done`]: whether it has it.
+    /// Gives the target the focus. Answers [`Done`]: whether it has it.
     Focus {
         /// `<nonce>.<index>`.
         #[serde(rename = "ref")]
@@ -129,7 +129,7 @@ pub(crate) enum Op<'a> {
         /// As typed.
         text: &'a str,
     },
-    /// Watches for the first trusted event of these types (`mousedown`, `keydown`, `beforeinput`, …). Answers [`Done`].
+    /// Watches for trusted events of these types (`mousedown`, `click`, `keydown`, `beforeinput`, …) until asked. Answers [`Done`].
     Listen {
         /// `<nonce>.<index>`.
         #[serde(rename = "ref")]
@@ -252,10 +252,8 @@ pub(crate) enum Kind {
     Lines,
     /// An editing host.
     Region,
-    /// A native select with one choice: `assign`.
+    /// A native select: `assign`. One of several choices ends with the one typed.
     Select,
-    /// A native select with several, which isn't offered.
-    SelectMany,
     /// Date, time, month, week, datetime-local, range, color: `assign`.
     Assign,
     /// Nothing to type into.
@@ -266,6 +264,7 @@ pub(crate) enum Kind {
 /// What a ref stands for. Everything but `standing` means something only when it is `Found`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts of the page, each asked for on its own")]
 pub(crate) struct Located {
     /// …
     pub standing: Standing,
@@ -325,6 +324,7 @@ pub(crate) enum Cover {
 /// One point tested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "whether the hit is one; `Passage` calls it the same")]
 pub(crate) struct Hit {
     /// …
     pub standing: Standing,
@@ -383,7 +383,7 @@ pub(crate) enum Assignment {
     Refused,
 }
 
-/// Where the first trusted event went.
+/// Where the trusted events went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Delivered {
@@ -398,8 +398,8 @@ pub(crate) enum Seen {
     /// None came: `delivery_not_seen`.
     #[default]
     Nothing,
-    /// To the target, a descendant, or its label.
+    /// All to the target, a descendant, or its label.
     Target,
-    /// Elsewhere: `target_differed`.
+    /// At least one elsewhere: `target_differed`.
     Other,
 }

@@ -37,7 +37,7 @@ function kindOf(node) {
     return /^(checkbox|radio|file|submit|reset|button|image|hidden)$/.test(node.type) ? 'other' : 'line';
   }
   if (node instanceof HTMLTextAreaElement) return 'lines';
-  if (node instanceof HTMLSelectElement) return node.multiple ? 'select_many' : 'select';
+  if (node instanceof HTMLSelectElement) return 'select';
   return isEditingHost(node) ? 'region' : 'other';
 }
 

@@ -12,7 +12,8 @@ function hasTheFocus(node) {
 }
 
 const focus = (op) => onNode(op, (node) => {
-  node.focus({ preventScroll: true });
+  // It may scroll: the caret of a field that takes keys should be in view, as after a person's Tab.
+  node.focus();
   return hasTheFocus(node);
 });
 
@@ -41,16 +42,16 @@ function assign({ ref, value }) {
   return { standing, outcome: 'refused' };
 }
 
+/// Typing replaces a whole value, so a select of several has the one option afterwards.
 function chooseOption(node, wanted) {
-  if (node.multiple) return 'refused';
   const options = Array.from(node.options);
   const label = oneLine(wanted);
   const labelled = options.filter((option) => labelOf(option) === label);
   const found = labelled.length ? labelled : options.filter((option) => option.value === wanted);
   if (found.length !== 1 || matches(found[0], ':disabled')) return 'refused';
-  found[0].selected = true;
+  node.selectedIndex = options.indexOf(found[0]);
   tell(node);
-  return found[0].selected ? 'held' : 'differs';
+  return node.selectedOptions.length === 1 && found[0].selected ? 'held' : 'differs';
 }
 
 function setInput(node, value) {
