@@ -159,6 +159,9 @@ impl From<ExecuteError> for Problem {
             ExecuteError::Unavailable => {
                 Self::new(Code::StoreUnavailable).detail("The call could not be recorded; nothing was sent.").retry_after(5)
             }
+            ExecuteError::Unsettled { .. } => Self::new(Code::StoreUnavailable)
+                .detail("The call is on record and may have been sent, but its end could not be written yet: ask again.")
+                .retry_after(5),
             ExecuteError::Internal => Self::new(Code::Internal),
         }
     }

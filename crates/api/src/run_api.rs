@@ -9,11 +9,11 @@ pub(crate) use self::shapes::{Annotations, CallProblem, is_caller_word};
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     response::{IntoResponse, Response},
 };
-use formation_core::{ArtifactId, CallId, OfferId, Tool, limits, refusal::Code};
-use formation_runtime::{Answer, ArtifactRead, CallRequest, Door, OpenRun};
+use formation_core::{ArtifactId, CallId, OfferId, Tool, ids::MalformedId, limits, refusal::Code};
+use formation_runtime::{Answer, ArtifactRead, CallRequest, Door, ExecuteError, OpenRun};
 use http::{HeaderValue, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +84,11 @@ pub(crate) async fn call_tool(
     Body(body): Body<CallTool>,
 ) -> Result<Response, Problem> {
     let request = call_request(body)?;
-    let answer = doors.runtime.execute(caller.run_ref(), request).await?;
+    let answer = match doors.runtime.execute(caller.run_ref(), request).await {
+        // On record and without an end yet: to ask again is all there is to do, as for one that runs.
+        Err(ExecuteError::Unsettled { id }) => Answer::Running { id },
+        ended => ended?,
+    };
     Ok(answered(answer))
 }
 
@@ -117,9 +121,9 @@ pub(crate) async fn read_call(caller: RunCaller, State(doors): State<Doors>, Pat
 pub(crate) async fn read_artifact(
     caller: RunCaller,
     State(doors): State<Doors>,
-    Path(artifact): Path<String>,
+    artifact: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let artifact = ArtifactId::parse(&artifact).map_err(|_| Problem::new(Code::MalformedId))?;
+    let artifact = path_id(artifact, ArtifactId::parse)?;
     match doors.runtime.artifact(&caller.run_ref(), artifact).await? {
         ArtifactRead::Jpeg(bytes) => {
             let headers = [
@@ -132,6 +136,12 @@ pub(crate) async fn read_artifact(
         ArtifactRead::Expired => Err(Problem::new(Code::ArtifactExpired)),
         ArtifactRead::Missing => Err(Problem::new(Code::NotFound)),
     }
+}
+
+/// An id in the path: canonical, or 400 whatever exists (S-08).
+fn path_id<T>(path: Result<Path<String>, PathRejection>, parse: fn(&str) -> Result<T, MalformedId>) -> Result<T, Problem> {
+    let id = path.ok().and_then(|Path(text)| parse(&text).ok());
+    id.ok_or_else(|| Problem::new(Code::MalformedId))
 }
 
 fn call_request(body: CallTool) -> Result<CallRequest, Problem> {

@@ -5,7 +5,7 @@
 //! | `initialize` | opens a session, `Mcp-Session-Id` goes back | – |
 //! | POST | the session's row, else 400 or 404; a run token needs none | `Formation-Run` or the token's current run |
 //! | GET | the stream of notices | 405 |
-//! | DELETE | ends the session and its run, 202 | 405 |
+//! | DELETE | ends the session and its run, 204 (the Python client takes 202 for a failure) | 405 |
 
 use std::{
     convert::Infallible,
@@ -13,6 +13,7 @@ use std::{
 };
 
 use axum::{
+    Json,
     body::Body,
     extract::{Request, State},
     response::{IntoResponse, Response},
@@ -21,17 +22,18 @@ use formation_core::{McpSessionId, limits, refusal::Code};
 use formation_runtime::{Caller, Runtime, Which};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use rmcp::{
-    model::RequestId,
+    model::{ErrorCode, RequestId},
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     era::{self, Era},
-    handler::Handler,
+    handler::{DATABASE_CLOSED, Handler},
     inflight::{InFlight, Key},
     notices, patient,
+    seats::Seats,
 };
 use crate::{
     auth::AnyCaller,
@@ -52,6 +54,7 @@ const CONVERSATION: HeaderName = HeaderName::from_static("formation-conversation
 pub(crate) struct Gate {
     service: StreamableHttpService<Handler, NeverSessionManager>,
     calls: InFlight,
+    seats: Seats,
     closing: CancellationToken,
     timers: Timers,
 }
@@ -86,8 +89,8 @@ impl Gate {
     /// Streams end when `closing` is cancelled.
     pub(crate) fn new(runtime: Runtime, config: &ServerConfig, closing: CancellationToken) -> Self {
         let door = Door::new(config);
-        let calls = InFlight::default();
-        let handler = Handler::new(runtime, calls.clone(), closing.clone());
+        let (calls, seats) = (InFlight::default(), Seats::default());
+        let handler = Handler::new(runtime, calls.clone(), seats.clone(), closing.clone());
         let settings = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
@@ -98,7 +101,7 @@ impl Gate {
             .with_allowed_origins(door.origins())
             .enforce_origin_validation();
         let service = StreamableHttpService::new(move || Ok(handler.clone()), Arc::default(), settings);
-        Self { service, calls, closing, timers: config.timers }
+        Self { service, calls, seats, closing, timers: config.timers }
     }
 
     async fn ask(self, request: Request) -> Response {
@@ -119,27 +122,33 @@ impl Gate {
     ("Formation-Run" = Option<String>, Header, description = "2026-07-28: the client's own word for its run, at most 64 of `A-Za-z0-9._-`"),
     ("Formation-Conversation" = Option<String>, Header, description = "The conversation of a run that this request opens, at most 128 of `A-Za-z0-9._:-`"),
 ), responses(
-    (status = 200, description = "A JSON-RPC answer, or a stream that ends with one", content_type = "application/json"),
+    (status = 200, description = "A JSON-RPC answer, or a stream that ends with one; a database that does not answer is −32603", content_type = "application/json"),
     (status = 202, description = "A notification was taken"),
     (status = 404, description = "The session is over: initialize anew", body = Document, content_type = "application/problem+json"),
     (status = "4XX", description = "Why not", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "`store_unavailable`: nothing was sent", body = Document, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn post(AnyCaller(caller): AnyCaller, State(doors): State<Doors>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn post(
+    caller: Result<AnyCaller, Problem>,
+    State(doors): State<Doors>,
+    request: Request,
+) -> Result<Response, Problem> {
     let gate = doors.mcp;
-    let headers = request.headers().clone();
+    let caller = caller.map(|AnyCaller(caller)| caller);
+    if let Err(problem) = &caller
+        && problem.code() != Code::StoreUnavailable
+    {
+        return Err(problem.clone());
+    }
     let (mut parts, bytes, message) = taken_apart(request, gate.timers).await?;
     if !message.is_object() {
         return Err(Problem::new(Code::InvalidBody).detail("Send one JSON-RPC message, an object; batches do not exist."));
     }
-    let era = era::of_message(&headers, &message);
-    let which = match (&caller, era) {
-        (Caller::Run { .. }, _) => Which::Current,
-        (Caller::Agent { .. }, Era::Modern) => named_run(&headers)?,
-        (Caller::Agent { .. }, Era::Legacy) if message["method"] == "initialize" => Which::Current,
-        (Caller::Agent { .. }, Era::Legacy) => Which::Session(known_session(&doors.runtime, &caller, &headers).await?),
+    let entered = match enter(&doors.runtime, caller, &parts.headers, &message).await {
+        Ok(entered) => entered,
+        Err(problem) if problem.code() == Code::StoreUnavailable => return closed(problem, &message),
+        Err(problem) => return Err(problem),
     };
-    let entered = Entered { caller, era, which, conversation: conversation(&headers)?, opened: Arc::default() };
     if message["method"] == "notifications/cancelled" {
         // rmcp takes every notification and drops it: a request has a handler of its own, and this one isn't it.
         if let Ok(request) = serde_json::from_value(message["params"]["requestId"].clone()) {
@@ -176,14 +185,17 @@ pub(crate) async fn get(AnyCaller(caller): AnyCaller, State(doors): State<Doors>
         let problem = Problem::new(Code::UnsupportedMediaType).with_status(StatusCode::NOT_ACCEPTABLE);
         return Err(problem.detail("This is a stream: accept `text/event-stream`."));
     }
-    Ok(notices::stream(doors.runtime, caller, session, doors.mcp.closing, doors.mcp.timers.keep_alive))
+    let seat = doors.mcp.seats.take(caller.token()).ok_or_else(|| {
+        Problem::new(Code::RateLimited).detail(format!("A token holds at most {} streams at once.", Seats::PER_TOKEN))
+    })?;
+    Ok(notices::stream(doors.runtime, caller, session, doors.mcp.closing, doors.mcp.timers.keep_alive, seat))
 }
 
 /// Ends a legacy session and its run. A run token has no session to end.
 #[utoipa::path(delete, path = "/mcp", tag = "mcp", security(("agent_token" = []), ("run_token" = [])), params(
     ("Mcp-Session-Id" = Option<String>, Header, description = "What `initialize` answered with"),
 ), responses(
-    (status = 202, description = "It is over"),
+    (status = 204, description = "It is over"),
     (status = 405, description = "The revision 2026-07-28 has no sessions", body = Document, content_type = "application/problem+json"),
     (status = "4XX", description = "Why not", body = Document, content_type = "application/problem+json"),
 ))]
@@ -198,7 +210,35 @@ pub(crate) async fn delete(
     if let Some(session) = session_of(&doors.runtime, &caller, &headers).await? {
         doors.runtime.end_mcp_session(&caller, session).await?;
     }
-    Ok(StatusCode::ACCEPTED)
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Finds out which run a message is for.
+async fn enter(
+    runtime: &Runtime,
+    caller: Result<Caller, Problem>,
+    headers: &HeaderMap,
+    message: &Value,
+) -> Result<Entered, Problem> {
+    let caller = caller?;
+    let era = era::of_message(headers, message);
+    let which = match (&caller, era) {
+        (Caller::Run { .. }, _) => Which::Current,
+        (Caller::Agent { .. }, Era::Modern) => named_run(headers)?,
+        (Caller::Agent { .. }, Era::Legacy) if message["method"] == "initialize" => Which::Current,
+        (Caller::Agent { .. }, Era::Legacy) => Which::Session(known_session(runtime, &caller, headers).await?),
+    };
+    Ok(Entered { caller, era, which, conversation: conversation(headers)?, opened: Arc::default() })
+}
+
+/// A request on a closed database gets its answer in JSON-RPC, which clients show; what has no answer gets the problem.
+fn closed(problem: Problem, message: &Value) -> Result<Response, Problem> {
+    let id = &message["id"];
+    if !(id.is_string() || id.is_number()) {
+        return Err(problem);
+    }
+    let error = json!({"code": ErrorCode::INTERNAL_ERROR.0, "message": DATABASE_CLOSED});
+    Ok(Json(json!({"jsonrpc": "2.0", "id": id, "error": error})).into_response())
 }
 
 async fn taken_apart(request: Request, timers: Timers) -> Result<(Parts, bytes::Bytes, Value), Problem> {

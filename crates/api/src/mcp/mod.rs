@@ -11,6 +11,7 @@ mod handler;
 mod inflight;
 mod notices;
 mod patient;
+mod seats;
 mod tools;
 
 pub(crate) use gate::{__path_delete, __path_get, __path_post};

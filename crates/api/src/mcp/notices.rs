@@ -10,7 +10,7 @@ use futures::{future::BoxFuture, stream};
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 
-use super::patient;
+use super::{patient, seats::Seat};
 
 const LIST_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
@@ -21,6 +21,7 @@ struct Notices {
     closing: CancellationToken,
     comments: Interval,
     changed: BoxFuture<'static, ()>,
+    _seat: Seat,
 }
 
 impl Notices {
@@ -52,13 +53,14 @@ pub(super) fn stream(
     session: Option<McpSessionId>,
     closing: CancellationToken,
     keep_alive: Duration,
+    seat: Seat,
 ) -> Response {
     let changed = changed(&runtime, &caller);
-    let notices = Notices { runtime, caller, session, closing, comments: patient::comments(keep_alive), changed };
+    let notices = Notices { runtime, caller, session, closing, comments: patient::comments(keep_alive), changed, _seat: seat };
     patient::events(Body::from_stream(stream::unfold(notices, Notices::next)))
 }
 
-/// Waits for the next change. Made anew before the last one is told, so that none in between is missed.
+/// Waits for the next change. One that comes before a client has read of the last is told with it: it lists anew anyway.
 fn changed(runtime: &Runtime, caller: &Caller) -> BoxFuture<'static, ()> {
     let runtime = runtime.clone();
     let agent = caller.agent();
