@@ -1,0 +1,188 @@
+//! The server: opens the state, puts the parts together, listens, and takes them apart again.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use formation_api::ServerConfig;
+use formation_core::Entropy;
+use formation_runtime::{Parts, Runtime};
+use formation_store::Db;
+use formation_vendors::{
+    Catalog,
+    local::{LocalBrowser, LocalConfig},
+};
+use formation_wire::{AddressPolicy, Dialler, Forbidden};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::{
+    config::{Config, DatabaseUrl},
+    data::{DataFolder, Lock},
+    opening::{self, Opened},
+    output::Failure,
+    wiring::Wiring,
+};
+
+/// What ends in order after `stop`, one after the other, fifteen seconds in all: answers under way, …
+const LAST_ANSWERS: Duration = Duration::from_secs(9);
+/// … calls whose client has gone, …
+const LAST_CALLS: Duration = Duration::from_secs(2);
+/// … browsers, …
+const LAST_BROWSERS: Duration = Duration::from_secs(3);
+/// … and the database.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+
+/// A server that answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Where it listens, with the port it really got.
+    pub address: SocketAddr,
+    /// What clients call it.
+    pub public_url: Url,
+}
+
+impl Ready {
+    /// The public URL as people write it, without a slash at its end.
+    pub fn origin(&self) -> &str {
+        self.public_url.as_str().trim_end_matches('/')
+    }
+}
+
+/// Runs a server until `stop` is cancelled, then ends it in at most fifteen seconds.
+///
+/// Makes what isn't there yet (folder, database, master key), migrates, and settles what an earlier process left, all before it
+/// listens. `ready` is called once, when it answers. Errors are sentences for the operator: a folder that another server holds, a
+/// database that doesn't answer or wouldn't keep what it was told, a wrong or missing master key, an address that is taken.
+pub async fn serve(config: Config, wiring: Wiring, stop: CancellationToken, ready: impl FnOnce(Ready)) -> Result<(), Failure> {
+    let folder = DataFolder::make(&config.place.data)?;
+    let lock = folder.lock()?;
+    let opened = opening::initialise(&folder, &config.place, &wiring).await?;
+    durable(&opened.db).await?;
+    let listener = listen(config.listen).await?;
+    let address = listener.local_addr().map_err(|error| cannot_listen(config.listen, &error))?;
+    let public_url = config.public_url.clone().map_or_else(|| loopback_url(address), Ok)?;
+
+    let local = local_browser(&config, &wiring, &folder, address).await?;
+    let catalog = catalog(local.as_ref(), &opened);
+    let Opened { db, keys, .. } = opened;
+    let parts = Parts {
+        db: db.clone(),
+        keys: Arc::new(keys),
+        catalog: Arc::new(catalog),
+        clock: wiring.clock.clone(),
+        entropy: wiring.entropy.clone(),
+        timing: wiring.timing.runtime.clone(),
+        faults: wiring.faults.clone(),
+    };
+    let runtime = Runtime::start(parts).await.map_err(|error| opening::unreadable(&error))?;
+    let answering = Answering { listener, address, public_url, entropy: wiring.entropy.clone(), timers: wiring.timing.server };
+    answering.until(stop, &runtime, ready).await;
+
+    runtime.stop(LAST_CALLS).await;
+    if let Some(local) = local {
+        // Browsers that take longer end with their pipes, when this process does.
+        let _ = tokio::time::timeout(LAST_BROWSERS, local.shut_down()).await;
+    }
+    let _ = tokio::time::timeout(LAST_WRITES, db.close()).await;
+    release(lock);
+    Ok(())
+}
+
+/// The front doors, ready to open.
+struct Answering {
+    listener: TcpListener,
+    address: SocketAddr,
+    public_url: Url,
+    entropy: Entropy,
+    timers: formation_api::Timers,
+}
+
+impl Answering {
+    async fn until(self, stop: CancellationToken, runtime: &Runtime, ready: impl FnOnce(Ready)) {
+        let mut config = ServerConfig::new(self.public_url.clone(), self.address, self.entropy);
+        config.timers = self.timers;
+        config.timers.shutdown = config.timers.shutdown.min(LAST_ANSWERS);
+        let app = formation_api::app(runtime.clone(), &config);
+        tracing::info!(server.address = %self.address, "listening");
+        ready(Ready { address: self.address, public_url: self.public_url });
+        formation_api::serve(self.listener, app, config, stop).await;
+    }
+}
+
+/// What a deployment promises about committed rows, refused when it promises nothing.
+async fn durable(db: &Db) -> Result<(), Failure> {
+    match db.durability().await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(sentence)) => Err(Failure::failed(sentence)),
+        Err(error) => Err(opening::unreadable(&error)),
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error))
+}
+
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("`{address}` can't be listened on: {error}"))
+        .hint("`--listen` names another address; port 0 takes a free one")
+}
+
+fn loopback_url(address: SocketAddr) -> Result<Url, Failure> {
+    Url::parse(&format!("http://{address}")).map_err(|_| Failure::failed(format!("`{address}` makes no URL")))
+}
+
+/// A Chromium of this machine whose pages reach neither us nor the database, whatever the switches say.
+async fn local_browser(
+    config: &Config,
+    wiring: &Wiring,
+    folder: &DataFolder,
+    address: SocketAddr,
+) -> Result<Option<Arc<LocalBrowser>>, Failure> {
+    if !config.local_browser {
+        return Ok(None);
+    }
+    let forbidden = Forbidden::new([address]);
+    if let Some(url) = &config.place.database {
+        for socket in database_sockets(url, wiring).await {
+            forbidden.add(socket);
+        }
+    }
+    let policy = AddressPolicy { allow_private: config.local_browser_allow_private, forbidden };
+    let local = LocalConfig {
+        data: folder.path().to_owned(),
+        temporary: wiring.temporary_folder(),
+        program: config.chromium.clone(),
+        dialler: Dialler::new(wiring.resolver.clone(), Arc::new(wiring.names.clone()), policy),
+    };
+    match LocalBrowser::start(local, &wiring.environment).await {
+        Ok(local) => Ok(Some(Arc::new(local))),
+        Err(error) => {
+            Err(Failure::failed(error.to_string()).hint("`formation doctor --local-browser` says what this machine lacks"))
+        }
+    }
+}
+
+/// Where the database answers. One that doesn't resolve has no address to protect.
+async fn database_sockets(url: &DatabaseUrl, wiring: &Wiring) -> Vec<SocketAddr> {
+    let Some((host, port)) = url.host_and_port() else { return Vec::new() };
+    let addresses = match host.parse() {
+        Ok(literal) => vec![literal],
+        Err(_) => wiring.resolver.resolve(&host).await.unwrap_or_default(),
+    };
+    addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+}
+
+fn catalog(local: Option<&Arc<LocalBrowser>>, opened: &Opened) -> Catalog {
+    match local {
+        None => Catalog::new(),
+        Some(local) => Catalog::new().with_local(local.clone(), |switches| {
+            let hash = opened.keys.fingerprint("environment account", switches);
+            std::array::from_fn(|index| hash[index])
+        }),
+    }
+}
+
+/// Last of all: only now may another server take the folder.
+fn release(lock: Lock) {
+    drop(lock);
+}
