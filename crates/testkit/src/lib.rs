@@ -1,1 +1,12 @@
-//! x
+//! Test parts: real databases, a real Chromium, and the real server with another wiring.
+//!
+//! Nothing of this ships: no crate names it under `[dependencies]`.
+
+pub mod canary;
+pub mod databases;
+pub mod http;
+pub mod mcp;
+pub mod processes;
+pub mod server;
+pub mod site;
+pub mod under_test;

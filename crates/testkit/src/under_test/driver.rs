@@ -1,0 +1,128 @@
+//! Starts `formation-under-test`, reads what it prints, kills it. Everything has a limit.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+
+/// Longest wait for a server to answer, a browser probe included, on a machine that is busy with others.
+const START: Duration = Duration::from_mins(1);
+
+/// A server of `formation-under-test` on a free port. Killed when dropped.
+#[derive(Debug)]
+pub struct UnderTest {
+    child: Child,
+    lines: Receiver<String>,
+    url: String,
+}
+
+impl UnderTest {
+    /// Starts `serve` on the data folder `data` and returns when it answers.
+    ///
+    /// `binary` is `env!("CARGO_BIN_EXE_formation-under-test")`, `options` what goes before `--`, `flags` what goes after `serve`.
+    pub fn start(binary: &Path, data: &Path, options: &[&str], flags: &[&str]) -> anyhow::Result<Self> {
+        let mut command = Command::new(binary);
+        command.args(options).args(["--", "--json", "--data"]).arg(data).args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
+        Self::spawn(command)
+    }
+
+    /// The same, from a whole command line of `serve --json` that may send its standard error elsewhere.
+    pub fn spawn(mut command: Command) -> anyhow::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("it does not start")?;
+        let out = child.stdout.take().context("a piped child has a standard output")?;
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut server = Self { child, lines, url: String::new() };
+        let ready: serde_json::Value = serde_json::from_str(&server.line(START).context("no ready line")?)?;
+        server.url = ready["url"].as_str().map(str::to_owned).context("a ready line names the address")?;
+        Ok(server)
+    }
+
+    /// Where it answers, without a slash at the end.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it stands at the fault point `name`.
+    pub fn stands_at(&self, name: &str, within: Duration) -> anyhow::Result<()> {
+        let line = self.line(within).with_context(|| format!("it did not reach `{name}`"))?;
+        ensure!(line == format!("fault {name}"), "it said `{line}` instead of reaching `{name}`");
+        Ok(())
+    }
+
+    fn line(&self, within: Duration) -> anyhow::Result<String> {
+        match self.lines.recv_timeout(within) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => bail!("nothing was said in {within:?}"),
+            Err(RecvTimeoutError::Disconnected) => bail!("it has ended"),
+        }
+    }
+
+    /// SIGKILL, and gone when this returns.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    /// SIGTERM; its exit code, unless it takes longer than `within`.
+    pub fn terminate(mut self, within: Duration) -> anyhow::Result<Option<i32>> {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM)?;
+        let until = Instant::now() + within;
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.code());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!("it did not end in {within:?}")
+    }
+
+    fn end(&mut self) {
+        // Either fails only when the process is gone, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for UnderTest {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs one command of the same binary on `data` and returns what it printed.
+pub fn command(binary: &Path, data: &Path, words: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(binary);
+    command.args(["--", "--data"]).arg(data).args(words).stdin(Stdio::null());
+    let output = command.output().context("it does not start")?;
+    ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+}
+
+/// Makes the agent `demo` and returns a token of it.
+pub fn demo_token(binary: &Path, data: &Path) -> anyhow::Result<String> {
+    command(binary, data, &["agent", "create", "demo"])?;
+    command(binary, data, &["agent", "token", "demo"])
+}
+
+/// A fresh data folder's path, and the temporary folder that holds it.
+pub fn data_folder() -> anyhow::Result<(tempfile::TempDir, PathBuf)> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    Ok((folder, data))
+}
