@@ -12,7 +12,7 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use crate::{
     CdpWire, Rules,
     cdp::{self, Cdp, CdpError, SessionId},
-    pump::{PAGES_ONLY, Pump},
+    pump::{PAGES_ONLY, Pump, is_browser_ui},
     tabs::{Frame, Tab, Tabs},
 };
 
@@ -20,6 +20,8 @@ use crate::{
 const ATTACH: Duration = Duration::from_secs(20);
 /// How long a page that is there may take to be set up.
 const READY: Duration = Duration::from_secs(10);
+/// How long attaching waits for a page before it makes one.
+const FIRST_PAGE: Duration = Duration::from_secs(1);
 /// How long attaching waits for frames that live in processes of their own.
 const FRAMES: Duration = Duration::from_millis(150);
 
@@ -111,12 +113,15 @@ impl Live {
         cdp.call(None, &cdp::DiscoverTargets { discover: true, filter: &[] }, until).await.map_err(attach)?;
         let pages = cdp::AutoAttach { on: true, wait_for_debugger_on_start: true, flatten: true, filter: PAGES_ONLY };
         cdp.call(None, &pages, until).await.map_err(attach)?;
-        let targets = cdp.call(None, &cdp::ListTargets {}, until).await.map_err(attach)?;
-        // The newest comes first.
-        let newest =
-            targets.target_infos.into_iter().find(|target| target.kind == "page" && !crate::pump::is_browser_ui(&target.url));
-        let target = match newest {
-            Some(target) => target.target_id,
+        // A browser that was just started may not have opened its page yet.
+        let first = until.min(Instant::now() + FIRST_PAGE);
+        let target = match self.pump.when(first, |tabs| tabs.current().map(|tab| tab.target.clone())).await {
+            Some(any) => {
+                let targets = cdp.call(None, &cdp::ListTargets {}, until).await.map_err(attach)?;
+                // The newest comes first.
+                let newest = targets.target_infos.into_iter().find(|target| target.kind == "page" && !is_browser_ui(&target.url));
+                newest.map_or(any, |target| target.target_id)
+            }
             None => cdp.call(None, &cdp::CreateTarget { url: "about:blank" }, until).await.map_err(attach)?.target_id,
         };
         let ready = self.pump.when(until, |tabs| {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use formation_core::{
     failure::{BrowserStage, Phase, Reason, Refused},
     limits,
-    view::{FrameState, PageView, RefNonce},
+    view::{FrameState, Note, PageView, RefNonce},
 };
 use tokio::time::Instant;
 
@@ -142,9 +142,17 @@ async fn read(live: &Live, shown: &Shown, how: &Look, nonce: &RefNonce, deadline
     fetch_lacking_text(live, &framed, &mut parts, how, nonce, until).await?;
     same_document(live, shown)?;
     let http_status = live.pump.tabs().status(&shown.main.loader);
+    // The viewer's own frames are no part of the page.
+    let pdf = framed.first().is_some_and(|main| main.frame.pdf) || parts.iter().any(|part| part.number == 0 && part.part.pdf);
+    if pdf {
+        shown_frames.retain(|frame| frame.state == FrameState::Ok);
+    }
     let mut view = reader::merge(parts, nonce.as_str(), how.text_offset);
     view.page.http_status = http_status;
     view.frames = shown_frames;
+    if pdf {
+        view.notes.push(Note::PdfSurface);
+    }
     view.truncated.frames |= frames_left_out;
     let numbered = framed.into_iter().map(|framed| ViewedFrame { id: framed.frame.id, loader: framed.frame.loader }).collect();
     Ok((view, Viewed { nonce: nonce.clone(), target: shown.target.clone(), frames: numbered }))

@@ -15,10 +15,14 @@ use crate::{
     live::{Live, Shown},
     look::URL_BYTES,
     pump::clipped,
+    tabs::Tabs,
 };
 
 /// How long a stopped navigation may take to say so; 40 ms were measured.
 const STOPPED: Duration = Duration::from_secs(3);
+
+/// How long the error page of a failed one may take.
+const ERROR_PAGE: Duration = Duration::from_millis(300);
 
 /// Sends the navigation and waits until its document committed, or until it is known that none will.
 pub(crate) async fn go(live: &Live, shown: &Shown, url: &Url, deadline: Instant) -> Result<(), DispatchError> {
@@ -28,7 +32,7 @@ pub(crate) async fn go(live: &Live, shown: &Shown, url: &Url, deadline: Instant)
     let command = cdp::Navigate { url: url.as_str() };
     let mut sent = cdp.send(on, &command, until).await.map_err(|error| DispatchError::NothingSent(error.reason()))?;
     match sent.answer(until).await {
-        Ok(navigated) => judge(live, shown, url, &navigated),
+        Ok(navigated) => judge(live, shown, url, &navigated).await,
         Err(error @ CdpError::Rejected { .. }) => Err(DispatchError::NothingSent(error.reason())),
         Err(CdpError::Late) => {
             // Stopped, it answers `net::ERR_ABORTED`: then it is known that the page did not load.
@@ -43,29 +47,42 @@ pub(crate) async fn go(live: &Live, shown: &Shown, url: &Url, deadline: Instant)
     }
 }
 
-fn judge(live: &Live, shown: &Shown, url: &Url, navigated: &Navigated) -> Result<(), DispatchError> {
-    let Some(error) = navigated.error_text.as_deref().filter(|text| !text.is_empty()) else { return Ok(()) };
-    let mut tabs = live.pump.tabs();
+async fn judge(live: &Live, shown: &Shown, url: &Url, navigated: &Navigated) -> Result<(), DispatchError> {
+    let Some(error) = navigated.error_text.as_deref().filter(|text| !text.is_empty()) else {
+        // A page that had crashed lives again.
+        if let Some(tab) = live.pump.tabs().tab_mut(&shown.target) {
+            tab.crashed = false;
+        }
+        return Ok(());
+    };
     if navigated.is_download {
-        tabs.remarks.note(Note::DownloadBlocked);
+        live.pump.tabs().remarks.note(Note::DownloadBlocked);
         return Ok(());
     }
-    let status = navigated.loader_id.as_deref().and_then(|loader| tabs.status(loader));
-    let main = tabs.tab(&shown.target).and_then(|tab| tab.main());
-    let unreachable = main.and_then(|main| main.unreachable.clone());
     if error == "net::ERR_ABORTED" {
+        let mut tabs = live.pump.tabs();
+        let status = navigated.loader_id.as_deref().and_then(|loader| tabs.status(loader));
         if matches!(status, Some(204 | 205)) {
             tabs.remarks.note(Note::NoContent204);
             return Ok(());
         }
         // The page took over: a newer navigation of its own replaced ours.
-        if main.is_some_and(|main| main.loading || main.loader != shown.main.loader) {
+        if tabs.tab(&shown.target).and_then(|tab| tab.main()).is_some_and(|main| main.loading || main.loader != shown.main.loader) {
             return Ok(());
         }
     }
-    drop(tabs);
+    let unreachable = error_page(live, shown, navigated).await;
     let reason = refusal(&live.rules, url, unreachable.as_deref()).unwrap_or_else(|| reason_of(error));
     Err(DispatchError::Known(reason))
+}
+
+/// What could not be loaded, by the error page that takes its place: after a redirect it is another URL than the one asked for.
+async fn error_page(live: &Live, shown: &Shown, navigated: &Navigated) -> Option<String> {
+    let arrived = |tabs: &mut Tabs| {
+        let main = tabs.tab(&shown.target)?.main()?;
+        (Some(&main.loader) == navigated.loader_id.as_ref()).then(|| main.unreachable.clone())
+    };
+    live.pump.when(Instant::now() + ERROR_PAGE, arrived).await.flatten()
 }
 
 /// What the proxy in front of the browser knows about it: the browser itself only sees a connection that came to nothing.

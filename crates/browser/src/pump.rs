@@ -261,6 +261,11 @@ impl Pump {
                     tabs.status_seen(event.loader_id, event.head.status);
                 }
             }
+            Event::Revived => {
+                if let Some(tab) = tabs.of_session(session) {
+                    tab.crashed = false;
+                }
+            }
             Event::FileChooser => tabs.remarks.note(Note::FileChooserCancelled),
             Event::DialogClosed => {
                 if let Some(tab) = tabs.of_session(session) {

@@ -15,6 +15,8 @@ use crate::{
     tabs::{Tab, Tabs},
 };
 
+/// What a timer with exactly the period asked for may be late by; without it such a page would pass as being at rest.
+const SLACK: Duration = Duration::from_millis(30);
 /// Least time between two looks at the text.
 const POLL: Duration = Duration::from_millis(40);
 /// How long a child frame may take to answer one.
@@ -46,9 +48,10 @@ struct State {
 /// Waits for rest. `true`: the bound came first.
 pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
     let first_document = Instant::now() + FIRST_DOCUMENT;
+    let stable = rest.stable + SLACK;
     let mut seen: Option<(State, Instant)> = None;
     // What was seen before the last stretch before the floor proves nothing.
-    let first_look = rest.floor.checked_sub(rest.stable).unwrap_or(rest.floor);
+    let first_look = rest.floor.checked_sub(stable).unwrap_or(rest.floor);
     tokio::time::sleep_until(first_look.min(rest.bound)).await;
     loop {
         let shown = live.shown(rest.bound).await;
@@ -73,11 +76,12 @@ pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
         match state(live, &shown, rest.bound).await {
             Some(state) => match &seen {
                 Some((before, since)) if *before == state => {
-                    if looked >= rest.floor && looked - *since >= rest.stable {
+                    if looked >= rest.floor && looked - *since >= stable {
                         return Ok(false);
                     }
                 }
-                _ => seen = Some((state, looked)),
+                // It may have been taken at any moment until now.
+                _ => seen = Some((state, Instant::now())),
             },
             None => seen = None,
         }
@@ -88,7 +92,7 @@ pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
         // A page that is slow to read is read less often; one that may be at rest is looked at the moment it is.
         let mut next = now + POLL.max(now - looked);
         if let Some((_, since)) = &seen {
-            let done = (*since + rest.stable).max(rest.floor);
+            let done = (*since + stable).max(rest.floor);
             if done > now && done < next + POLL {
                 next = done;
             }

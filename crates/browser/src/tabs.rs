@@ -67,6 +67,7 @@ pub(crate) struct Tab {
 
 /// One frame of a page.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is set and cleared by an event of its own")]
 pub(crate) struct Frame {
     pub(crate) id: Arc<str>,
     pub(crate) parent: Option<Arc<str>>,
@@ -76,6 +77,8 @@ pub(crate) struct Frame {
     pub(crate) url: String,
     /// What could not be loaded, on an error page.
     pub(crate) unreachable: Option<String>,
+    /// A PDF in Chromium's viewer.
+    pub(crate) pdf: bool,
     pub(crate) world: Option<World>,
     pub(crate) loading: bool,
     /// A navigation is about to start by itself.
@@ -309,6 +312,7 @@ impl Tabs {
             loader: Arc::from(""),
             url: url.to_owned(),
             unreachable: None,
+            pdf: false,
             world: None,
             loading: false,
             scheduled: false,
@@ -367,6 +371,7 @@ impl Frame {
         self.loader = info.loader_id.clone();
         self.url.clone_from(&info.url);
         self.unreachable.clone_from(&info.unreachable_url);
+        self.pdf = info.mime_type == "application/pdf";
         if info.parent_id.is_some() {
             self.parent.clone_from(&info.parent_id);
         }
@@ -404,6 +409,7 @@ mod tests {
             loader_id: id(loader),
             url: format!("http://{loader}/"),
             unreachable_url: None,
+            mime_type: String::new(),
         }
     }
 

@@ -184,6 +184,8 @@ pub(crate) struct FrameInfo {
     pub(crate) url: String,
     #[serde(default)]
     pub(crate) unreachable_url: Option<String>,
+    #[serde(default)]
+    pub(crate) mime_type: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -17,6 +17,8 @@ pub(crate) enum Event {
     TargetCrashed(OfTarget),
     /// The process of this session's target died.
     Crashed,
+    /// It has a new process.
+    Revived,
     FrameAttached(FrameAttached),
     FrameDetached(FrameDetached),
     FrameNavigated(FrameNavigated),
@@ -45,6 +47,7 @@ impl Event {
             "Target.detachedFromTarget" => Self::Detached(decode(params)?),
             "Target.targetCrashed" => Self::TargetCrashed(decode(params)?),
             "Inspector.targetCrashed" => Self::Crashed,
+            "Inspector.targetReloadedAfterCrash" => Self::Revived,
             "Page.frameAttached" => Self::FrameAttached(decode(params)?),
             "Page.frameDetached" => Self::FrameDetached(decode(params)?),
             "Page.frameNavigated" => Self::FrameNavigated(decode(params)?),

@@ -46,7 +46,7 @@ impl Reply {
 pub(crate) const TITLE: &str = "Test page";
 
 /// A page tells what happened in it by `say(…)`; what is said can be read by the test and by nobody else.
-const JUDGE: &str = "<script>const say=what=>navigator.sendBeacon('/said',String(what))</script>";
+const JUDGE: &str = "<script>globalThis.say=what=>navigator.sendBeacon('/said',String(what))</script>";
 
 /// A running site.
 #[derive(Debug)]
@@ -160,6 +160,11 @@ async fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
             break String::from_utf8_lossy(&bytes[..end]).into_owned();
         }
         if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+        if bytes.first() == Some(&0x16) {
+            // A TLS greeting: this is no TLS server, and says so.
+            stream.write_all(b"HTTP/1.1 400 X\r\n\r\n").await.ok()?;
             return None;
         }
     };
