@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 /// Longest wait for anything.
-pub(crate) const WAIT: Duration = Duration::from_secs(20);
+pub(crate) const WAIT: Duration = Duration::from_mins(1);
 
 /// The rules of one test.
 pub(crate) struct Rules {

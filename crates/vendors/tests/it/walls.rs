@@ -134,6 +134,30 @@ async fn the_hello_page_needs_no_network_and_has_a_button_that_answers() {
     vendor.close(&page.remote).await;
 }
 
+/// What doesn't go through a proxy doesn't go at all: peer connections speak UDP.
+#[tokio::test]
+async fn a_peer_connection_sends_nothing_and_learns_no_address() {
+    let stun = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let vendor = Vendor::start(Rules::private()).await;
+    let mut page = Page::of(vendor.open(1).await).await;
+    assert_eq!(page.navigate("http://hello.formation.test/").await, "");
+    let gather = format!(
+        "new Promise(async done => {{
+            const peer = new RTCPeerConnection({{iceServers: [{{urls: 'stun:{}'}}]}});
+            const candidates = [];
+            peer.onicecandidate = event => event.candidate ? candidates.push(event.candidate.candidate) : done(candidates);
+            peer.createDataChannel('x');
+            await peer.setLocalDescription(await peer.createOffer());
+            setTimeout(() => done(candidates), 3000);
+        }})",
+        stun.local_addr().expect("bound")
+    );
+    assert_eq!(page.evaluate(&gather).await, json!([]));
+    let mut packet = [0; 64];
+    assert!(tokio::time::timeout(Duration::from_millis(200), stun.recv(&mut packet)).await.is_err());
+    vendor.close(&page.remote).await;
+}
+
 /// S-03: a browser that was told to do nothing asks for nothing.
 #[tokio::test]
 async fn bar_s03_an_idle_browser_makes_no_request() {
