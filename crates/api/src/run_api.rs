@@ -102,8 +102,12 @@ pub(crate) async fn call_tool(
     (status = "4XX", description = "Why not", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "`store_unavailable`", body = Document, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn read_call(caller: RunCaller, State(doors): State<Doors>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let id = CallId::parse(&id).map_err(|_| Problem::new(Code::MalformedId))?;
+pub(crate) async fn read_call(
+    caller: RunCaller,
+    State(doors): State<Doors>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let id = path_id(id, CallId::parse)?;
     let answer = doors.runtime.call(&caller.run_ref(), id).await?.ok_or_else(|| Problem::new(Code::NotFound))?;
     Ok(answered(answer))
 }
