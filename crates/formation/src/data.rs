@@ -3,6 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
     io::{self, Read, Write},
+    net::SocketAddr,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -24,7 +25,14 @@ pub(crate) struct DataFolder {
 
 /// Held by `serve` for its life; gone with the process, whatever ends it.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "the open file is the lock")] File);
+pub(crate) struct Lock(File);
+
+impl Lock {
+    /// Notes where the server listens, for `doctor` and for people who look.
+    pub(crate) fn note(&mut self, address: SocketAddr) -> io::Result<()> {
+        writeln!(self.0, "{address}")
+    }
+}
 
 impl DataFolder {
     /// Opens the folder, making it when it's absent.
@@ -107,11 +115,17 @@ impl DataFolder {
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
+    /// Where the server that holds the folder listens.
+    pub(crate) fn held_at(&self) -> Option<SocketAddr> {
+        let noted = if self.is_held() { fs::read_to_string(self.file(LOCK)).ok()? } else { return None };
+        noted.lines().nth(1)?.parse().ok()
+    }
+
     fn held(&self, file: &mut File) -> Failure {
         let mut holder = String::new();
-        let holder = match file.take(20).read_to_string(&mut holder) {
-            Ok(_) if !holder.trim().is_empty() => format!(" (process {})", holder.trim()),
-            _ => String::new(),
+        let holder = match file.take(80).read_to_string(&mut holder).ok().and_then(|_| holder.lines().next()) {
+            Some(pid) => format!(" (process {pid})"),
+            None => String::new(),
         };
         Failure::failed(format!("another server{holder} uses the data folder `{}`", self.path.display()))
             .hint("stop it first, or name another folder with `--data`")
@@ -163,12 +177,15 @@ mod tests {
         let temp = tempfile::tempdir().expect("a folder");
         let folder = DataFolder::make(&temp.path().join("data")).expect("made");
         assert!(folder.is_new && !folder.is_held());
-        let lock = folder.lock().expect("free");
-        assert!(folder.is_held());
+        let mut lock = folder.lock().expect("free");
+        assert!(folder.is_held() && folder.held_at().is_none());
+        let address = "127.0.0.1:8420".parse().expect("an address");
+        lock.note(address).expect("noted");
+        assert_eq!(folder.held_at(), Some(address));
         let said = folder.lock().expect_err("held").to_string();
         assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
         drop(lock);
-        assert!(!folder.is_held());
+        assert!(!folder.is_held() && folder.held_at().is_none());
         folder.lock().expect("free again");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn start(directives: &str) -> Result<(), String> {
     let asked = filter(directives)?;
     let to_terminal = io::stderr().is_terminal();
     let layer = tracing_subscriber::fmt::layer().with_writer(Lines(io::stderr)).with_ansi(false);
-    let layer = if to_terminal { layer.boxed() } else { layer.json().flatten_event(true).boxed() };
+    let layer = if to_terminal { layer.boxed() } else { layer.json().flatten_event(true).with_span_list(false).boxed() };
     // A second start in one process (a test) keeps the first subscriber.
     let _ = tracing_subscriber::registry().with(layer.with_filter(asked.and(filter_fn(below_ceiling)))).try_init();
     log_panics();
@@ -127,7 +127,7 @@ mod tests {
         let kept = Kept::default();
         let sink = kept.clone();
         let layer = tracing_subscriber::fmt::layer().with_writer(Lines(move || sink.clone())).with_ansi(false);
-        let layer = if json { layer.json().flatten_event(true).boxed() } else { layer.boxed() };
+        let layer = if json { layer.json().flatten_event(true).with_span_list(false).boxed() } else { layer.boxed() };
         let asked = filter(directives).expect("good directives");
         let subscriber = tracing_subscriber::registry().with(layer.with_filter(asked.and(filter_fn(below_ceiling))));
         tracing::subscriber::with_default(subscriber, events);

@@ -55,11 +55,12 @@ impl Ready {
 /// database that doesn't answer or wouldn't keep what it was told, a wrong or missing master key, an address that is taken.
 pub async fn serve(config: Config, wiring: Wiring, stop: CancellationToken, ready: impl FnOnce(Ready)) -> Result<(), Failure> {
     let folder = DataFolder::make(&config.place.data)?;
-    let lock = folder.lock()?;
+    let mut lock = folder.lock()?;
     let opened = opening::initialise(&folder, &config.place, &wiring).await?;
     durable(&opened.db).await?;
     let listener = listen(config.listen).await?;
     let address = listener.local_addr().map_err(|error| cannot_listen(config.listen, &error))?;
+    lock.note(address).map_err(|error| Failure::failed(format!("the data folder can't be written: {error}")))?;
     let public_url = config.public_url.clone().map_or_else(|| loopback_url(address), Ok)?;
 
     let local = local_browser(&config, &wiring, &folder, address).await?;

@@ -18,7 +18,7 @@ use formation::{Timing, Wiring};
 use formation_core::{Clock, Environment, Faults, Timestamp};
 use formation_wire::Names;
 
-pub use driver::{UnderTest, command, data_folder, demo_token};
+pub use driver::UnderTest;
 
 /// What stands before `--`.
 #[derive(Debug, Default)]

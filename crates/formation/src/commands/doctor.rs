@@ -150,15 +150,12 @@ fn port(config: &Config) -> Check {
     match TcpListener::bind(config.listen) {
         Ok(_) => Check::ok(NAME, format!("{} is free", config.listen)),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            let is_ours = DataFolder::existing(&config.place.data).is_ok_and(|folder| folder.is_held());
-            if is_ours {
-                Check::ok(NAME, format!("{} is in use while a server of this data folder runs", config.listen))
+            let held_at = DataFolder::existing(&config.place.data).ok().and_then(|folder| folder.held_at());
+            if held_at.is_some_and(|address| address.port() == config.listen.port()) {
+                Check::ok(NAME, format!("the server of this data folder listens on {}", config.listen))
             } else {
-                Check::broken(
-                    NAME,
-                    format!("another program listens on {}", config.listen),
-                    "stop it, or choose another port with `--listen`",
-                )
+                let says = format!("another program listens on {}", config.listen);
+                Check::broken(NAME, says, "stop it, or choose another port with `--listen`")
             }
         }
         Err(error) => Check::broken(

@@ -103,6 +103,8 @@ fn a_server_initialises_an_empty_folder_itself_and_says_one_line() {
     // Commands beside the running server.
     assert_eq!(said(folder.path(), &["agent", "create", "demo"]).code, 0);
     assert_eq!(said(folder.path(), &["runs"]).code, 0);
+    let doctor = said(folder.path(), &["doctor", "--listen", url.trim_start_matches("http://"), "--chromium", "no-such-file"]);
+    assert!(doctor.code == 0 && doctor.out.contains("the server of this data folder listens on"), "{doctor:?}");
     let second = said(folder.path(), &["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(second.code, 1);
     assert!(second.err.contains(&format!("another server (process {}) uses the data folder", server.child.id())), "{second:?}");

@@ -2,7 +2,6 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::{Duration, Instant},
@@ -22,16 +21,7 @@ pub struct UnderTest {
 }
 
 impl UnderTest {
-    /// Starts `serve` on the data folder `data` and returns when it answers.
-    ///
-    /// `binary` is `env!("CARGO_BIN_EXE_formation-under-test")`, `options` what goes before `--`, `flags` what goes after `serve`.
-    pub fn start(binary: &Path, data: &Path, options: &[&str], flags: &[&str]) -> anyhow::Result<Self> {
-        let mut command = Command::new(binary);
-        command.args(options).args(["--", "--json", "--data"]).arg(data).args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
-        Self::spawn(command)
-    }
-
-    /// The same, from a whole command line of `serve --json` that may send its standard error elsewhere.
+    /// Starts a command line of `serve --json` and returns when it answers.
     pub fn spawn(mut command: Command) -> anyhow::Result<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("it does not start")?;
         let out = child.stdout.take().context("a piped child has a standard output")?;
@@ -103,26 +93,4 @@ impl Drop for UnderTest {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Runs one command of the same binary on `data` and returns what it printed.
-pub fn command(binary: &Path, data: &Path, words: &[&str]) -> anyhow::Result<String> {
-    let mut command = Command::new(binary);
-    command.args(["--", "--data"]).arg(data).args(words).stdin(Stdio::null());
-    let output = command.output().context("it does not start")?;
-    ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
-}
-
-/// Makes the agent `demo` and returns a token of it.
-pub fn demo_token(binary: &Path, data: &Path) -> anyhow::Result<String> {
-    command(binary, data, &["agent", "create", "demo"])?;
-    command(binary, data, &["agent", "token", "demo"])
-}
-
-/// A fresh data folder's path, and the temporary folder that holds it.
-pub fn data_folder() -> anyhow::Result<(tempfile::TempDir, PathBuf)> {
-    let folder = tempfile::tempdir()?;
-    let data = folder.path().join("data");
-    Ok((folder, data))
 }
