@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 /// Longest wait for an answer: one operation from its turn and the turn itself, and a busy machine.
-const ANSWER: Duration = Duration::from_secs(120);
+const ANSWER: Duration = Duration::from_mins(2);
 
 /// A client with one bearer token, or none.
 #[derive(Debug, Clone)]

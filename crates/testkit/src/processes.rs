@@ -65,7 +65,7 @@ fn is_zombie(pid: u32) -> bool {
 pub fn send(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It fails when the process is gone.
-        drop(kill_process(pid, signal));
+        let _ = kill_process(pid, signal);
     }
 }
 

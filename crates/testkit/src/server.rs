@@ -112,7 +112,7 @@ impl Place {
     pub fn session_folders(&self) -> Vec<PathBuf> {
         let inside = |folder: PathBuf| {
             let entries = fs::read_dir(folder).into_iter().flatten();
-            entries.filter_map(|entry| entry.ok()).map(|entry| entry.path()).collect::<Vec<_>>()
+            entries.filter_map(Result::ok).map(|entry| entry.path()).collect::<Vec<_>>()
         };
         let mut found: Vec<PathBuf> = inside(self.temporary()).into_iter().flat_map(inside).collect();
         found.extend(inside(self.data.join("browser-sessions")));

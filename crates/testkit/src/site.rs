@@ -14,7 +14,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::watch,
-    time::{Instant, timeout},
+    time::timeout,
 };
 
 /// What a path answers.
@@ -52,23 +52,23 @@ const VOICE: &str = "<link rel=icon href=data:,><script>
     </script>";
 
 /// Which answers wait until they are let go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Hold {
     /// None.
     #[default]
     Nothing,
     /// Those whose target contains the word: nothing of them is sent.
-    Answers(&'static str),
+    Answers(String),
     /// The same, after their head and the first half of the body.
-    Bodies(&'static str),
+    Bodies(String),
 }
 
 impl Hold {
-    fn answer(self, target: &str) -> bool {
+    fn answer(&self, target: &str) -> bool {
         matches!(self, Self::Answers(word) if target.contains(word))
     }
 
-    fn body(self, target: &str) -> bool {
+    fn body(&self, target: &str) -> bool {
         matches!(self, Self::Bodies(word) if target.contains(word))
     }
 }
@@ -85,6 +85,7 @@ struct Shared {
     pages: Mutex<HashMap<String, Page>>,
     log: watch::Sender<Vec<String>>,
     hold: watch::Sender<Hold>,
+    halves: watch::Sender<Vec<String>>,
 }
 
 impl Shared {
@@ -102,6 +103,7 @@ impl Site {
             pages: Mutex::default(),
             log: watch::Sender::new(Vec::new()),
             hold: watch::Sender::new(Hold::Nothing),
+            halves: watch::Sender::new(Vec::new()),
         });
         let serving = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -145,10 +147,18 @@ impl Site {
 
     /// Waits until a request with `word` in its target has come; `false` when none did `within` that time.
     pub async fn sees(&self, word: &str, within: Duration) -> bool {
-        let mut log = self.shared.log.subscribe();
-        let until = Instant::now() + within;
-        tokio::time::timeout_at(until, log.wait_for(|log| log.iter().any(|line| line.contains(word)))).await.is_ok()
+        has(&self.shared.log, word, within).await
     }
+
+    /// Waits until an answer with `word` in its target is halfway out; `false` when none was `within` that time.
+    pub async fn answers_half(&self, word: &str, within: Duration) -> bool {
+        has(&self.shared.halves, word, within).await
+    }
+}
+
+async fn has(lines: &watch::Sender<Vec<String>>, word: &str, within: Duration) -> bool {
+    let mut lines = lines.subscribe();
+    timeout(within, lines.wait_for(|lines| lines.iter().any(|line| line.contains(word)))).await.is_ok()
 }
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
@@ -170,6 +180,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         let half = body.len() / 2;
         let sent = async {
             stream.write_all(&body[..half]).await?;
+            shared.halves.send_modify(|halves| halves.push(target.clone()));
             let _ = hold.wait_for(|hold| !hold.body(&target)).await;
             stream.write_all(&body[half..]).await
         };
@@ -188,12 +199,10 @@ fn answer(shared: &Shared, target: &str) -> (Vec<u8>, Vec<u8>) {
         Ok(text) => text.replace("{KEY}", key).into_bytes(),
         Err(_) => page.body,
     };
-    let mut head = format!("HTTP/1.1 {} X\r\ncontent-length: {}\r\ncache-control: no-store\r\n", page.status, body.len());
-    for (name, value) in &page.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    head.push_str("\r\n");
-    (head.into_bytes(), body)
+    let (status, length) = (page.status, body.len());
+    let mut lines = vec![format!("HTTP/1.1 {status} X"), format!("content-length: {length}"), "cache-control: no-store".to_owned()];
+    lines.extend(page.headers.iter().map(|(name, value)| format!("{name}: {value}")));
+    (format!("{}\r\n\r\n", lines.join("\r\n")).into_bytes(), body)
 }
 
 /// Longest head and longest silence of a client of the test's own.
