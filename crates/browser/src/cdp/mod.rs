@@ -15,6 +15,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -30,6 +31,9 @@ pub(crate) use self::{
     envelope::{Envelope, decode},
     events::*,
 };
+
+/// How long answers are waited for once nothing can be sent.
+const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// The id of a flat session.
 pub(crate) type SessionId = Arc<str>;
@@ -134,10 +138,15 @@ impl Cdp {
     pub(crate) async fn read(self, mut receive: mpsc::Receiver<Bytes>, events: Arc<dyn Events>) {
         loop {
             let message = tokio::select! {
+                biased;
                 message = receive.recv() => message,
-                () = self.0.send.closed() => None,
+                () = self.0.send.closed() => break,
             };
-            let Some(message) = message else { break };
+            let Some(message) = message else { return self.0.end() };
+            self.0.take(&message, events.as_ref());
+        }
+        // Nothing can be sent any more; an answer that is on its way still decides what is known.
+        while let Ok(Some(message)) = tokio::time::timeout(LAST_WORDS, receive.recv()).await {
             self.0.take(&message, events.as_ref());
         }
         self.0.end();

@@ -171,7 +171,8 @@ async fn f12_f13_open_shadow_roots_are_pages_like_others_and_closed_ones_stay_cl
 
 #[tokio::test]
 async fn h10_of_sixty_frames_twenty_are_named() {
-    let frames: String = (0..60).map(|n| format!("<iframe src='/f?{n}' width=150 height=40></iframe>")).collect();
+    let frames: Vec<_> = (0..60).map(|n| format!("<iframe src='/f?{n}' width=150 height=40></iframe>")).collect();
+    let frames = frames.concat();
     let site = Site::start([
         ("/", Reply::html(&format!("<button>Top action</button>{frames}"))),
         ("/f", Reply::html("<button onclick=\"say('pressed '+location.search)\">Frame button</button>")),

@@ -4,6 +4,7 @@ mod basics;
 mod dialogs;
 mod frames;
 mod navigation;
+mod outcomes;
 mod reader;
 mod support;
 mod targets;

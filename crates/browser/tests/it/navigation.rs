@@ -82,7 +82,7 @@ async fn g14_g15_pages_that_do_not_load_are_known_failures_in_time() {
 async fn g16_a_slow_page_is_waited_for_and_a_dead_one_stopped() {
     let site = Site::start([
         ("/slow", Reply::html("Slow page arrived").after(Duration::from_secs(3))),
-        ("/never", Reply::html("never").after(Duration::from_secs(600))),
+        ("/never", Reply::html("never").after(Duration::from_mins(10))),
     ])
     .await;
     let timing = Timing { navigation_load: Duration::from_secs(5), ..Timing::default() };

@@ -2,4 +2,5 @@
 
 pub(crate) mod chromium;
 pub(crate) mod drive;
+pub(crate) mod fake;
 pub(crate) mod site;

@@ -138,15 +138,15 @@ async fn serve(mut stream: TcpStream, heard: Arc<Heard>) {
         let known = heard.replies.lock().expect("nobody panicked").get(&path).cloned();
         let reply = known.unwrap_or_else(|| Reply::new(if path == "/said" { 204 } else { 404 }, Vec::new()));
         tokio::time::sleep(reply.delay).await;
-        let mut head = format!("HTTP/1.1 {} X\r\n", reply.status);
-        if reply.status != 204 {
-            head += &format!("content-length: {}\r\n", reply.body.len());
-        }
+        let length = if reply.status == 204 { String::new() } else { format!("content-length: {}\r\n", reply.body.len()) };
+        let mut answer = format!("HTTP/1.1 {} X\r\n{length}", reply.status);
         for (name, value) in &reply.headers {
-            head += &format!("{name}: {value}\r\n");
+            for part in [name, ": ", value, "\r\n"] {
+                answer.push_str(part);
+            }
         }
-        head += "\r\n";
-        if stream.write_all(head.as_bytes()).await.is_err() || stream.write_all(&reply.body).await.is_err() {
+        answer.push_str("\r\n");
+        if stream.write_all(answer.as_bytes()).await.is_err() || stream.write_all(&reply.body).await.is_err() {
             return;
         }
     }
