@@ -5,6 +5,7 @@
 pub mod canary;
 pub mod databases;
 pub mod http;
+pub mod kill;
 pub mod mcp;
 pub mod processes;
 pub mod server;
