@@ -12,17 +12,22 @@ use std::{
 use crate::support::{Said, formation, said};
 
 /// A server on a free port; killed when the test ends early.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     ready: String,
 }
 
 impl Server {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut ready = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line or the end");
         Self { child, ready }
+    }
+
+    /// The address of its ready line.
+    pub(crate) fn url(&self) -> &str {
+        self.ready.trim_end().rsplit(' ').next().unwrap_or_default()
     }
 
     fn terminate(&mut self) {

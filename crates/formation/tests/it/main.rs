@@ -1,5 +1,6 @@
 //! The house rules, and the binary as a person meets it.
 
+mod call;
 mod commands;
 mod files;
 mod graph;

@@ -1,0 +1,105 @@
+//! What most tests of the doors start from: a server, two agents, and everything the database holds, to compare.
+
+use std::collections::BTreeMap;
+
+use formation_store::Engine;
+use formation_testkit::{
+    databases::TestDb,
+    http::Client,
+    server::{Place, Server, Setup},
+    site::{Page, Site},
+};
+use serde_json::Value;
+
+/// The name of the test's site in the browser.
+pub(crate) const HOST: &str = "site.example.test";
+
+/// A server with two agents.
+pub(crate) struct Stage {
+    pub(crate) place: Place,
+    pub(crate) setup: Setup,
+    pub(crate) server: Server,
+    /// The agent `alpha`.
+    pub(crate) alpha: Client,
+    /// The agent `beta`.
+    pub(crate) beta: Client,
+}
+
+impl Stage {
+    /// Starts `setup` on the test's database.
+    pub(crate) fn of(db: &TestDb, setup: Setup) -> Self {
+        let place = Place::of(db).expect("a place for the server");
+        let server = setup.start(&place).expect("a server");
+        let alpha = server.agent(&place, "alpha").expect("an agent");
+        let beta = server.agent(&place, "beta").expect("another agent");
+        Self { place, setup, server, alpha, beta }
+    }
+}
+
+/// A server without a browser.
+pub(crate) fn plain() -> Setup {
+    Setup::new(crate::BINARY)
+}
+
+/// A server whose browser finds `site` under [`HOST`].
+pub(crate) fn browsing(site: &Site) -> Setup {
+    plain().with_browser().name(&format!("{HOST}:80"), site.address())
+}
+
+/// A site with one page at `/`.
+pub(crate) async fn site_with(body: &str) -> Site {
+    Site::start().await.expect("a site").with("/", Page::html(body))
+}
+
+/// The address of a page of the site.
+pub(crate) fn at(path: &str) -> Value {
+    serde_json::json!({ "url": format!("http://{HOST}{path}") })
+}
+
+/// Every row of every table, but for what a server at rest writes: its heartbeat, and when a token was last seen.
+pub(crate) async fn contents(db: &TestDb) -> BTreeMap<String, Vec<String>> {
+    let tables = match db.db.engine() {
+        Engine::Sqlite => db.texts("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").await,
+        Engine::Postgres => db.texts("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").await,
+    };
+    let mut contents = BTreeMap::new();
+    for table in tables.into_iter().filter(|table| table != "instances") {
+        let rows = match db.db.engine() {
+            Engine::Sqlite => {
+                let columns = db.texts(&format!("SELECT name FROM pragma_table_info('{table}')")).await;
+                let quoted: Vec<_> =
+                    columns.iter().filter(|name| *name != "last_used_at").map(|name| format!("quote({name})")).collect();
+                db.texts(&format!("SELECT {} FROM {table} ORDER BY 1", quoted.join(" || ' ' || "))).await
+            }
+            Engine::Postgres => {
+                db.texts(&format!("SELECT (to_jsonb(t) - 'last_used_at')::text FROM {table} t ORDER BY 1")).await
+            }
+        };
+        contents.insert(table, rows);
+    }
+    assert!(contents.len() >= 10, "all tables are there: {:?}", contents.keys());
+    contents
+}
+
+/// Writes the settings row of one capability as a settings change would: alone, under its owner's lock, with the next version.
+pub(crate) async fn set_browser(db: &TestDb, agent: Option<&str>, mode: &str) {
+    let scope = agent.map_or_else(|| "install".to_owned(), |id| format!("agent:{id}"));
+    let agent = agent.map_or_else(|| "NULL".to_owned(), |id| format!("'{id}'"));
+    let vendor = if mode == "own" { "'local'" } else { "NULL" };
+    let write = format!(
+        "INSERT INTO capability_settings (scope, agent_id, capability, mode, vendor, config, version, updated_at, updated_by) \
+         VALUES ('{scope}', {agent}, 'browser', '{mode}', {vendor}, '{{}}', 1, 0, 'test') \
+         ON CONFLICT (scope, capability) DO UPDATE SET mode = excluded.mode, vendor = excluded.vendor, \
+         version = capability_settings.version + 1"
+    );
+    let begin = match db.db.engine() {
+        Engine::Sqlite => "BEGIN IMMEDIATE".to_owned(),
+        Engine::Postgres => format!("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('{scope}', 73001))"),
+    };
+    db.meddle(&format!("{begin}; {write}; COMMIT")).await;
+}
+
+/// The id of the agent `slug`.
+pub(crate) async fn agent_id(db: &TestDb, slug: &str) -> String {
+    db.texts(&format!("SELECT CAST(id AS TEXT) FROM agents WHERE slug = '{slug}'")).await.pop().expect("the agent is there")
+}
