@@ -25,6 +25,13 @@ const matches = method(Element.prototype, 'matches');
 const box = method(Element.prototype, 'getBoundingClientRect');
 const clientRects = method(Element.prototype, 'getClientRects');
 const checkVisibility = method(Element.prototype, 'checkVisibility');
+const scrollTopOf = getter(Element.prototype, 'scrollTop');
+const scrollLeftOf = getter(Element.prototype, 'scrollLeft');
+const scrollIntoView = method(Element.prototype, 'scrollIntoView');
+const innerTextOf = getter(HTMLElement.prototype, 'innerText');
+const editableOf = getter(HTMLElement.prototype, 'isContentEditable');
+const focusHtml = method(HTMLElement.prototype, 'focus');
+const focusSvg = method(SVGElement.prototype, 'focus');
 const documentTitle = getter(Document.prototype, 'title');
 const documentElement = getter(Document.prototype, 'documentElement');
 const readyState = getter(Document.prototype, 'readyState');
@@ -41,6 +48,9 @@ const byIdInDocument = method(Document.prototype, 'getElementById');
 const byIdInFragment = method(DocumentFragment.prototype, 'getElementById');
 const querySelector = method(Document.prototype, 'querySelector');
 const createElement = method(Document.prototype, 'createElement');
+const styleSheetsOf = getter(Document.prototype, 'styleSheets');
+
+const isEditable = (node) => node instanceof HTMLElement && editableOf(node);
 
 const ELEMENT = 1;
 const TEXT = 3;

@@ -33,9 +33,7 @@ function roleOf(element, tag) {
 
 function isEditingHost(element) {
   if (element === bodyOf(document) && designMode(document) === 'on') return true;
-  if (!has(element, 'contenteditable') || !element.isContentEditable) return false;
-  const parent = parentNode(element);
-  return !(parent instanceof HTMLElement && parent.isContentEditable);
+  return has(element, 'contenteditable') && isEditable(element) && !isEditable(parentNode(element));
 }
 
 /// Text inside, with the alternatives of images; what is not rendered is left out unless `hidden` asks for it.

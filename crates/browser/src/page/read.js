@@ -130,7 +130,7 @@ function valueOf(node, role) {
 
 /// As rendered, without the blank lines between blocks.
 function regionText(node) {
-  return node.innerText.replaceAll('\u00a0', ' ').replace(/\n{2,}/g, '\n').replace(/^\n|\n$/g, '');
+  return innerTextOf(node).replaceAll('\u00a0', ' ').replace(/\n{2,}/g, '\n').replace(/^\n|\n$/g, '');
 }
 
 function labelOf(option) {
@@ -192,7 +192,7 @@ let calm = null;
 /// The settle rule asks many times in a row. A walk over a large page takes a good part of a second, so one is made only when
 /// the tree has changed, or the page's size has, which is how a late style sheet shows.
 function digest() {
-  const size = `${documentElement(document)?.scrollWidth}x${documentElement(document)?.scrollHeight}x${document.styleSheets.length}`;
+  const size = `${documentElement(document)?.scrollWidth}x${documentElement(document)?.scrollHeight}x${styleSheetsOf(document).length}`;
   if (calm && (calm.size !== size || calm.observer.takeRecords().length > 0)) calm.changed = true;
   if (!calm || calm.changed) {
     calm?.observer.disconnect();

@@ -7,8 +7,8 @@ const POINTS = 5;
 
 /// The entry of a ref, or why there is none.
 function resolve(reference) {
-  const dot = reference.lastIndexOf('.');
-  const entry = dot > 0 && reference.slice(0, dot) === look.nonce ? look.entries[Number(reference.slice(dot + 1)) - look.first] : undefined;
+  const [, nonce, index] = /^(.+)\.(\d{1,9})$/s.exec(reference) ?? [];
+  const entry = nonce === look.nonce ? look.entries[Number(index) - look.first] : undefined;
   if (!entry) return { standing: 'unknown' };
   const { node } = entry;
   if (!isConnected(node) || ownerDocument(node) !== document) return { standing: 'detached' };
@@ -158,7 +158,7 @@ function* pointsIn({ left, top, right, bottom }) {
   }
 }
 
-const scrollTo = (element, block) => element.scrollIntoView({ behavior: 'instant', block, inline: block === 'center' ? 'center' : 'nearest' });
+const scrollTo = (element, block) => scrollIntoView(element, { behavior: 'instant', block, inline: block === 'center' ? 'center' : 'nearest' });
 
 async function aim({ ref }) {
   const first = resolve(ref);
@@ -183,7 +183,6 @@ async function aim({ ref }) {
 }
 
 function pointsOn(node, boxes, element, facts) {
-  // In view only by a sliver: scroll first, aim then.
   const direct = [];
   const nested = [];
   for (const rect of boxes.slice(0, 3)) {

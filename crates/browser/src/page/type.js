@@ -13,7 +13,8 @@ function hasTheFocus(node) {
 
 const focus = (op) => onNode(op, (node) => {
   // It may scroll: the caret of a field that takes keys should be in view, as after a person's Tab.
-  node.focus();
+  if (node instanceof SVGElement) focusSvg(node);
+  else if (node instanceof HTMLElement) focusHtml(node);
   return hasTheFocus(node);
 });
 
@@ -89,7 +90,7 @@ const holds = (op) => onNode(op, (node) => {
   if (node instanceof HTMLInputElement) return node.value === op.text || node.value === op.text.replace(/\r\n|\r|\n/g, ' ');
   if (node instanceof HTMLTextAreaElement) return node.value === op.text.replace(/\r\n?/g, '\n');
   if (node instanceof HTMLSelectElement) return Array.from(node.selectedOptions).some((option) => labelOf(option) === oneLine(op.text) || option.value === op.text);
-  return isEditingHost(node) && rows(node.innerText) === rows(op.text);
+  return isEditingHost(node) && rows(innerTextOf(node)) === rows(op.text);
 });
 
 // ---- delivery

@@ -11,7 +11,8 @@ const INLINE = new Set(['inline', 'contents', 'ruby', 'ruby-base', 'ruby-text'])
 const LISTS = new Set(['html', 'body', 'ul', 'ol', 'menu', 'table', 'tbody', 'thead', 'nav', 'main', 'form', 'fieldset', 'section', 'svg']);
 const CELL_ROLES = new Set(['cell', 'gridcell', 'columnheader', 'rowheader']);
 const HANDLERS = ['onclick', 'onmousedown', 'onmouseup', 'onpointerdown', 'onpointerup', 'ondblclick', 'ontouchstart'];
-const MAX_DEPTH = 2_000;
+/// A parser nests 512 deep; a script may go on, and this recurses.
+const MAX_DEPTH = 900;
 /// Characters of text kept of one document.
 const MAX_TEXT = 4_000_000;
 const MAX_CANDIDATES = 5_000;
@@ -137,7 +138,7 @@ class Walk {
     const rect = box(node);
     if (clips && !here.gone && here.display !== 'inline' && here.display !== 'contents' && (rect.width <= 1 || rect.height <= 1)) here.gone = { holds: positioned };
     if (positioned && !here.gone && (this.outside(rect, position === 'fixed', here.scrolled) || cutAway(style, position))) here.gone = { holds: true };
-    if (clips && !here.scrolled && (node.scrollTop !== 0 || node.scrollLeft !== 0)) here.scrolled = true;
+    if (clips && !here.scrolled && (scrollTopOf(node) !== 0 || scrollLeftOf(node) !== 0)) here.scrolled = true;
   }
 
   /// Where no scrolling leads: left of and above the document's origin, or, for what is fixed, anywhere off the viewport.
