@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What the scripts share: words for people, and getting what is missing. Sourced, never run.
 
+called_from=$PWD
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 
@@ -20,6 +21,10 @@ if [ "${CI:-}" = true ]; then
   export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${FORMATION_TARGET:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/formation/target}}"
 fi
 target_dir="${CARGO_TARGET_DIR:-$root/target}"
+
+# The data folder of scripts/up and scripts/down; a relative one is taken from where the script was called.
+data="${FORMATION_DATA:-$root/data}"
+case "$data" in /*) ;; *) data="$called_from/$data" ;; esac
 
 apt_is_fresh=
 # install PACKAGE...: with apt when root, else the command to run is printed and the script ends.
