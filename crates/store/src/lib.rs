@@ -63,7 +63,7 @@ modules! {
 
 pub use db::{Db, Engine, Hold, Location, OpenError, TimeSource, Tx};
 pub use error::{Kind, StoreError};
-pub use migrate::{MigrationError, MigrationStatus};
+pub use migrate::{MigrationError, MigrationStatus, migrations};
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq)]

@@ -28,6 +28,11 @@ const NUMBERED: &[Numbered] = &[Numbered {
     postgres: include_str!("../migrations/postgres/0001_ledger.sql"),
 }];
 
+/// Every migration as number, name, and its text for SQLite and PostgreSQL.
+pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str, &'static str)> {
+    NUMBERED.iter().map(|numbered| (numbered.version, numbered.name, numbered.sqlite, numbered.postgres))
+}
+
 /// Where a database stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationStatus {

@@ -243,6 +243,16 @@ impl Db {
         Ok(Ok(()))
     }
 
+    /// What the writer of SQLite really has: journal mode, `synchronous`, foreign keys, secure delete. `None` on PostgreSQL.
+    pub async fn sqlite_settings(&self) -> Result<Option<[String; 4]>, StoreError> {
+        if self.engine() == Engine::Postgres {
+            return Ok(None);
+        }
+        let row = self.write(|tx| Box::pin(async move { tx.row(statement::SETTINGS, &[]).await })).await?;
+        let row = row.ok_or(StoreError::internal("no settings"))?;
+        Ok(Some([row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?]))
+    }
+
     /// Ends all connections; every later use answers "unavailable". On SQLite the WAL is written back.
     pub async fn close(&self) {
         match &self.0.pools {
@@ -397,6 +407,9 @@ pub(crate) mod statement {
             => "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
         NOTHING = "SELECT 1 FROM instances WHERE id = ''";
         VERSION = "SELECT sqlite_version()" => "SELECT version()";
+        SETTINGS = "SELECT (SELECT journal_mode FROM pragma_journal_mode), CAST((SELECT synchronous FROM pragma_synchronous) AS TEXT), \
+            CAST((SELECT foreign_keys FROM pragma_foreign_keys) AS TEXT), CAST((SELECT secure_delete FROM pragma_secure_delete) AS TEXT)"
+            => "SELECT '', '', '', ''";
         DURABILITY = "SELECT 'on', '', 0" => "\
             SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), \
             (SELECT count(*) FROM pg_stat_replication) + (SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical')";

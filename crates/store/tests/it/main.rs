@@ -1,0 +1,14 @@
+//! The store on both databases.
+
+mod admission;
+mod aggregates;
+mod budget;
+mod combining;
+mod facade;
+mod keys;
+mod ledger;
+mod recovery;
+mod runs;
+mod schema;
+mod sessions;
+mod support;
