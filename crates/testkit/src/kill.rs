@@ -197,9 +197,9 @@ impl Scene {
         let run = self.client(&server).open_run(&json!({})).await?;
         let (tool, arguments) = self.arrange(&run, operation, key).await?;
         match point {
-            Point::MidSend => self.site.hold(Hold::Answers(format!("/open?key={key}"))),
-            Point::NoReply if operation == Operation::Navigate => self.site.hold(Hold::Bodies(format!("/open?key={key}"))),
-            Point::NoReply => self.site.hold(Hold::Answers(format!("/said?word={key}"))),
+            Point::MidSend => self.site.hold(Hold::Answers("/open?")),
+            Point::NoReply if operation == Operation::Navigate => self.site.hold(Hold::Bodies("/open?")),
+            Point::NoReply => self.site.hold(Hold::Answers("/said?")),
             _ => {}
         }
         let call = tokio::spawn({

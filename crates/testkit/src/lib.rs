@@ -3,6 +3,7 @@
 //! Nothing of this ships: no crate names it under `[dependencies]`.
 
 pub mod canary;
+pub mod cutter;
 pub mod databases;
 pub mod http;
 pub mod kill;

@@ -8,7 +8,10 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -194,7 +197,7 @@ impl Setup {
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.flags).stderr(File::create(&log)?);
         let started = block_in_place(|| UnderTest::spawn(command));
         let under = started.with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
-        Ok(Server { client: Client::new(under.url()), under, setup: self.clone() })
+        Ok(Server { client: Client::new(under.url()), pid: under.pid(), under: Mutex::new(under), setup: self.clone() })
     }
 
     /// Starts a server that must not start.
@@ -253,19 +256,21 @@ pub struct Refused {
 pub struct Server {
     /// A client of it without a token.
     pub client: Client,
-    under: UnderTest,
+    pid: u32,
+    // What it says comes through a channel, which one thread reads at a time.
+    under: Mutex<UnderTest>,
     setup: Setup,
 }
 
 impl Server {
     /// Where it answers, without a slash at the end.
     pub fn url(&self) -> &str {
-        self.under.url()
+        self.client.url()
     }
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.under.pid()
+        self.pid
     }
 
     /// Makes the agent `slug` and answers a client with a token of it.
@@ -275,16 +280,16 @@ impl Server {
 
     /// Waits until it stands at the fault point `name`.
     pub fn stands_at(&self, name: &str, within: Duration) -> anyhow::Result<()> {
-        block_in_place(|| self.under.stands_at(name, within))
+        block_in_place(|| self.under.lock().unwrap_or_else(PoisonError::into_inner).stands_at(name, within))
     }
 
     /// SIGKILL, and gone when this returns.
     pub fn kill(self) {
-        block_in_place(|| self.under.kill());
+        block_in_place(|| self.under.into_inner().unwrap_or_else(PoisonError::into_inner).kill());
     }
 
     /// SIGTERM; its exit code, unless it takes longer than `within`.
     pub fn terminate(self, within: Duration) -> anyhow::Result<Option<i32>> {
-        block_in_place(|| self.under.terminate(within))
+        block_in_place(|| self.under.into_inner().unwrap_or_else(PoisonError::into_inner).terminate(within))
     }
 }

@@ -52,23 +52,23 @@ const VOICE: &str = "<link rel=icon href=data:,><script>
     </script>";
 
 /// Which answers wait until they are let go.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hold {
     /// None.
     #[default]
     Nothing,
     /// Those whose target contains the word: nothing of them is sent.
-    Answers(String),
+    Answers(&'static str),
     /// The same, after their head and the first half of the body.
-    Bodies(String),
+    Bodies(&'static str),
 }
 
 impl Hold {
-    fn answer(&self, target: &str) -> bool {
+    fn answer(self, target: &str) -> bool {
         matches!(self, Self::Answers(word) if target.contains(word))
     }
 
-    fn body(&self, target: &str) -> bool {
+    fn body(self, target: &str) -> bool {
         matches!(self, Self::Bodies(word) if target.contains(word))
     }
 }
