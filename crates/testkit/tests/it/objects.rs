@@ -13,8 +13,24 @@ use crate::stage::{Stage, at, browsing, contents, plain, site_with};
 
 /// Shapes that are no id of ours.
 const MALFORMED: &[&str] = &[
-    "x", "0", "-1", "null", "undefined", "%00", "..%2f..%2fmaster.key", "..%5c..", "*", "%27%20OR%201=1", "019ad0123456789abcdef0123456789",
-    "00000000-0000-0000-0000-00000000000g", "019ad01234567abcdef0123456789abcdef0123", "{}", "[]", "%F0%9F%98%80", "1e3", "true",
+    "x",
+    "0",
+    "-1",
+    "null",
+    "undefined",
+    "%00",
+    "..%2f..%2fmaster.key",
+    "..%5c..",
+    "*",
+    "%27%20OR%201=1",
+    "019ad0123456789abcdef0123456789",
+    "00000000-0000-0000-0000-00000000000g",
+    "019ad01234567abcdef0123456789abcdef0123",
+    "{}",
+    "[]",
+    "%F0%9F%98%80",
+    "1e3",
+    "true",
 ];
 /// An id of ours by its form that nobody has.
 const ABSENT: &str = "019ad012-3456-7abc-8def-0123456789ab";
@@ -113,7 +129,7 @@ on_both_databases! {
         assert_eq!(seen(&stolen.post("tools/list", &json!({})).await.expect("an answer")), seen(&absent));
         assert_eq!(stolen.delete().await.expect("an answer").status, 404);
         // Another token of the same agent is another principal.
-        let second = stage.server.client.with_token(&stage.setup.token(&stage.place, "alpha").expect("a token"));
+        let second = stage.client.with_token(&stage.setup.token(&stage.place, "alpha").expect("a token"));
         assert_eq!(seen(&session.through(&second).post("tools/list", &json!({})).await.expect("an answer")), seen(&absent));
         assert_eq!(message(&session.post("tools/list", &json!({})).await.expect("an answer")).expect("a list")["result"]["tools"], json!([]));
 

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-use formation_testkit::{
-    http::Run,
-    mcp::Mcp,
-    on_both_databases,
-    server::Setup,
-    site::Hold,
-};
+use formation_testkit::{http::Run, mcp::Mcp, on_both_databases, server::Setup, site::Hold};
 use serde_json::{Value, json};
 
 use crate::stage::{HOST, Stage, agent_id, at, browsing, plain, set_browser, site_with};
@@ -101,7 +95,7 @@ on_both_databases! {
         let stage = Stage::of(&db, browsing(&site));
         let run = stage.alpha.open_run(&json!({})).await.expect("a run");
         run.does("browser_navigate", &at("/")).await.expect("the page opens");
-        site.hold(Hold::Answers("/held"));
+        site.hold(Hold::Answers("/held".into()));
         let caller = run.clone();
         let call = tokio::spawn(async move { calls(&caller, "browser_navigate", &at("/held")).await });
         assert!(site.sees("/held", LIMIT).await);
@@ -125,8 +119,7 @@ on_both_databases! {
         let stage = Stage::of(&db, browsing(&site));
         let run = stage.alpha.open_run(&json!({})).await.expect("a run");
         assert_eq!(names(&run).await.len(), 4);
-        let Stage { place, setup, server, .. } = stage;
-        server.terminate(LIMIT).expect("it ends");
+        let (place, setup) = stage.end();
         let lives = |setup: &Setup, place| {
             let server = setup.start(place).expect("the next life");
             let run = Run { id: run.id.clone(), client: server.client.with_token(run.client.token().expect("a token")) };

@@ -167,7 +167,8 @@ impl Door<'_> {
     }
 
     fn media(&self) -> Vec<Case> {
-        let case = |name, lines: &[&str]| Case { name, bytes: self.posted(b"{}", lines), status: 415, code: "unsupported_media_type" };
+        let case =
+            |name, lines: &[&str]| Case { name, bytes: self.posted(b"{}", lines), status: 415, code: "unsupported_media_type" };
         vec![
             case("a compressed body", &[JSON, "content-encoding: gzip"]),
             case("compressed twice", &[JSON, "content-encoding: identity", "content-encoding: br"]),
@@ -262,9 +263,9 @@ async fn too_much(db: TestDb) {
     let stage = Stage::of(&db, plain());
     let bearer = |client: &Client| format!("authorization: Bearer {}", client.token().expect("a token"));
     let run = stage.alpha.open_run(&json!({})).await.expect("a run");
-    let url = stage.server.url();
+    let url = stage.url.as_str();
     let before = contents(&db).await;
-    let resident = resident_kib(stage.server.pid());
+    let resident = resident_kib(stage.pid);
     for door in [
         Door { url, path: "/v1/runs", bearer: bearer(&stage.alpha) },
         Door { url, path: "/v1/run/tool-calls", bearer: bearer(&run.client) },
@@ -290,7 +291,7 @@ async fn too_much(db: TestDb) {
         let reply = door.ask(&door.posted(&of_size(LIMIT), &[JSON])).await;
         assert!(matches!(reply.status, 400 | 422) && reply.code() != "too_large", "{} at the limit: {}", door.path, reply.head);
     }
-    let added = resident_kib(stage.server.pid()).saturating_sub(resident);
+    let added = resident_kib(stage.pid).saturating_sub(resident);
     assert!(added <= 64 * 1024, "{added} KiB more");
     assert_eq!(contents(&db).await, before, "nothing that was refused left a trace");
 }
@@ -328,7 +329,9 @@ async fn dribble(url: String, head: String, byte: &'static [u8]) -> Duration {
         let mut buffer = [0; 4096];
         while matches!(reading.read(&mut buffer).await, Ok(1..)) {}
     };
-    let either = async { tokio::select! { () = write => {}, () = read => {} } };
+    let either = async {
+        tokio::select! { () = write => {}, () = read => {} }
+    };
     tokio::time::timeout(Duration::from_secs(20), either).await.expect("the server ends it");
     began.elapsed()
 }
@@ -342,7 +345,7 @@ fn bar_r12_slow_clients_are_ended_in_time_and_others_notice_nothing() {
 async fn slow(db: TestDb) {
     let stage = Stage::of(&db, plain().timing("head_ms=1500,body_ms=3000,write_ms=3000"));
     let run = stage.alpha.open_run(&json!({})).await.expect("a run");
-    let url = stage.server.url().to_owned();
+    let url = stage.url.clone();
     let bearer = format!("authorization: Bearer {}", run.client.token().expect("a token"));
     let body = head(&url, "POST /v1/run/tool-calls", &[bearer.as_str(), JSON, "content-length: 60000"]);
     let mut slow = tokio::task::JoinSet::new();
@@ -354,7 +357,7 @@ async fn slow(db: TestDb) {
         let (url, body) = (url.clone(), body.clone());
         slow.spawn(async move { ("body", dribble(url, body, b"1").await, Duration::from_secs(3)) });
     }
-    let whole = stage.server.client.get("/api/openapi.json").await.expect("the document").body.len();
+    let whole = stage.client.get("/api/openapi.json").await.expect("the document").body.len();
     for _ in 0..5 {
         let url = url.clone();
         slow.spawn(async move {

@@ -38,16 +38,8 @@ const TABLE: &[(&str, &str, Audience)] = &[
     ("DELETE", "/mcp", Audience::AgentOrRun),
 ];
 
-const METHODS: [Method; 8] = [
-    Method::GET,
-    Method::HEAD,
-    Method::POST,
-    Method::PUT,
-    Method::PATCH,
-    Method::DELETE,
-    Method::OPTIONS,
-    Method::TRACE,
-];
+const METHODS: [Method; 8] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS, Method::TRACE];
 
 /// What stands behind a caller's credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +76,12 @@ async fn listed(client: &Client) -> BTreeSet<(String, String, Audience)> {
     let mut listed = BTreeSet::new();
     for (path, operations) in document["paths"].as_object().expect("paths") {
         for (method, operation) in operations.as_object().expect("operations") {
-            let schemes: Vec<&str> =
-                operation["security"].as_array().into_iter().flatten().filter_map(|one| one.as_object()?.keys().next().map(String::as_str)).collect();
+            let schemes: Vec<&str> = operation["security"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|one| one.as_object()?.keys().next().map(String::as_str))
+                .collect();
             let audience = match (schemes.contains(&"agent_token"), schemes.contains(&"run_token")) {
                 (true, true) => Audience::AgentOrRun,
                 (true, false) => Audience::Agent,
@@ -119,8 +115,20 @@ fn expected(method: &Method, path: &str, standing: Standing) -> u16 {
         ("GET" | "HEAD", "/v1/run/tool-calls/{id}") if standing != Standing::OwnRun => 404,
         ("GET" | "HEAD", "/v1/run/artifacts/{artifact}") => 404,
         // A session is asked for before anything else, and a run token needs none: 406, since it accepts no stream.
-        ("GET" | "HEAD", "/mcp") => if is_run { 406 } else { 400 },
-        ("DELETE", "/mcp") => if is_run { 202 } else { 400 },
+        ("GET" | "HEAD", "/mcp") => {
+            if is_run {
+                406
+            } else {
+                400
+            }
+        }
+        ("DELETE", "/mcp") => {
+            if is_run {
+                202
+            } else {
+                400
+            }
+        }
         _ => 200,
     }
 }
@@ -180,7 +188,7 @@ async fn compare(stage: &Stage, callers: &[Caller], call: &str) {
     for path in paths {
         for method in &METHODS {
             for caller in callers {
-                let reply = ask(&stage.server.client, method, path, call, caller.header.as_deref()).await;
+                let reply = ask(&stage.client, method, path, call, caller.header.as_deref()).await;
                 let expected = expected(method, path, caller.standing);
                 if reply.status != expected {
                     wrong.push(format!("{method} {path} by {}: {} instead of {expected}", caller.name, reply.status));
@@ -212,7 +220,7 @@ on_both_databases! {
         let stage = Stage::of(&db, plain());
         let written: BTreeSet<_> =
             TABLE.iter().map(|(method, path, audience)| ((*method).to_owned(), (*path).to_owned(), *audience)).collect();
-        assert_eq!(listed(&stage.server.client).await, written);
+        assert_eq!(listed(&stage.client).await, written);
 
         let own = stage.alpha.open_run(&json!({})).await.expect("a run");
         let sibling = stage.alpha.open_run(&json!({})).await.expect("a run");
@@ -247,7 +255,7 @@ on_both_databases! {
     async fn bar_s23_without_a_credential_nothing_is_taken_in(db) {
         let stage = Stage::of(&db, plain());
         let before = contents(&db).await;
-        let open: BTreeSet<_> = listed(&stage.server.client).await.into_iter().filter(|(_, _, audience)| *audience == Audience::Anybody).map(|(method, path, _)| format!("{method} {path}")).collect();
+        let open: BTreeSet<_> = listed(&stage.client).await.into_iter().filter(|(_, _, audience)| *audience == Audience::Anybody).map(|(method, path, _)| format!("{method} {path}")).collect();
         let written: BTreeSet<_> = ["GET /", "GET /healthz", "GET /readyz", "GET /api/openapi.json"].map(str::to_owned).into();
         assert_eq!(open, written);
         for path in [
@@ -256,11 +264,11 @@ on_both_databases! {
             "/v1/run/artifacts/", "/mcp/", "/metrics", "/.env", "/formation.db", "/data/master.key", "/proxy?url=http://127.0.0.1/",
             "/json", "/devtools/page/1", "/oauth/callback", "/setup/x", "/debug/pprof",
         ] {
-            let reply = send(stage.server.client.request(Method::GET, path)).await.expect("an answer");
+            let reply = send(stage.client.request(Method::GET, path)).await.expect("an answer");
             assert_eq!(reply.status, 404, "{path}: {reply:?}");
         }
         for (method, path, _) in TABLE {
-            let announced = crate::oversize::announced(stage.server.url(), method, path, 1 << 30).await;
+            let announced = crate::oversize::announced(&stage.url, method, path, 1 << 30).await;
             let known = if path.contains("/v1/") || *path == "/mcp" { 401 } else { 200 };
             assert_eq!(announced.status, known, "{method} {path} answers before a body has come: {}", announced.head);
         }
@@ -293,7 +301,7 @@ on_both_databases! {
         assert_eq!(db.number(hashes).await, 52);
 
         let minted = stage.setup.json(&stage.place, &["agent", "token", "alpha"]).expect("a token");
-        let client = stage.server.client.with_token(minted["token"].as_str().expect("a token"));
+        let client = stage.client.with_token(minted["token"].as_str().expect("a token"));
         let session = formation_testkit::mcp::Mcp::legacy(&client).await.expect("a session");
         let mut stream = session.request(Method::GET).header("accept", "text/event-stream").send().await.expect("a stream");
         assert_eq!(stream.status().as_u16(), 200);
@@ -349,7 +357,10 @@ fn bar_s11_no_forged_jwt_is_let_in() {
 }
 
 async fn forged_jwts(db: TestDb) {
-    use base64::{Engine as _, engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD}};
+    use base64::{
+        Engine as _,
+        engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+    };
     let stage = Stage::of(&db, plain());
     let agent = crate::stage::agent_id(&db, "alpha").await;
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
@@ -374,7 +385,7 @@ async fn forged_jwts(db: TestDb) {
     forged.extend([
         format!("{header}.{claims}"),
         format!("..{claims}"),
-        format!("{header}..") ,
+        format!("{header}.."),
         format!("fma_{header}.{claims}."),
         format!("{}.{}.", STANDARD.encode("{\"alg\":\"none\"}"), STANDARD.encode("{}")),
         format!("{header}.{claims}.{claims}.{claims}.AA"),
@@ -384,7 +395,7 @@ async fn forged_jwts(db: TestDb) {
     let before = contents(&db).await;
     for token in &forged {
         for (method, path) in [(Method::POST, "/v1/runs"), (Method::GET, "/v1/run/tools"), (Method::POST, "/mcp")] {
-            let reply = ask(&stage.server.client, &method, path, "", Some(&format!("Bearer {token}"))).await;
+            let reply = ask(&stage.client, &method, path, "", Some(&format!("Bearer {token}"))).await;
             assert_eq!((reply.status, reply.code().as_str()), (401, "unauthenticated"), "{path} {token}");
         }
     }

@@ -1,6 +1,6 @@
 //! What most tests of the doors start from: a server, two agents, and everything the database holds, to compare.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use formation_store::Engine;
 use formation_testkit::{
@@ -18,7 +18,14 @@ pub(crate) const HOST: &str = "site.example.test";
 pub(crate) struct Stage {
     pub(crate) place: Place,
     pub(crate) setup: Setup,
-    pub(crate) server: Server,
+    /// A client without a token.
+    pub(crate) client: Client,
+    /// Where the server answers, without a slash at the end.
+    pub(crate) url: String,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Kept so that it lives; locked so that a stage can be lent to another thread.
+    server: Mutex<Server>,
     /// The agent `alpha`.
     pub(crate) alpha: Client,
     /// The agent `beta`.
@@ -32,7 +39,16 @@ impl Stage {
         let server = setup.start(&place).expect("a server");
         let alpha = server.agent(&place, "alpha").expect("an agent");
         let beta = server.agent(&place, "beta").expect("another agent");
-        Self { place, setup, server, alpha, beta }
+        let (client, url, pid) = (server.client.clone(), server.url().to_owned(), server.pid());
+        Self { place, setup, client, url, pid, server: Mutex::new(server), alpha, beta }
+    }
+
+    /// Ends the server in good order; what it leaves behind is the next life's.
+    pub(crate) fn end(self) -> (Place, Setup) {
+        let server = self.server.into_inner().expect("nobody panicked with it");
+        let code = server.terminate(Duration::from_secs(20)).expect("it ends");
+        assert_eq!(code, Some(0), "it ends well");
+        (self.place, self.setup)
     }
 }
 
@@ -71,9 +87,7 @@ pub(crate) async fn contents(db: &TestDb) -> BTreeMap<String, Vec<String>> {
                     columns.iter().filter(|name| *name != "last_used_at").map(|name| format!("quote({name})")).collect();
                 db.texts(&format!("SELECT {} FROM {table} ORDER BY 1", quoted.join(" || ' ' || "))).await
             }
-            Engine::Postgres => {
-                db.texts(&format!("SELECT (to_jsonb(t) - 'last_used_at')::text FROM {table} t ORDER BY 1")).await
-            }
+            Engine::Postgres => db.texts(&format!("SELECT (to_jsonb(t) - 'last_used_at')::text FROM {table} t ORDER BY 1")).await,
         };
         contents.insert(table, rows);
     }
