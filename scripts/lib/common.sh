@@ -4,6 +4,8 @@
 called_from=$PWD
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
+# Where Debian keeps `runuser` and others; not in everybody's PATH.
+export PATH="$PATH:/usr/sbin:/sbin"
 
 say() { printf '%s\n' "$*" >&2; }
 step() { printf '\n==> %s\n' "$*" >&2; }

@@ -58,6 +58,11 @@ fn wrong_usage_is_two_and_failure_is_one() {
     let folder = tempfile::tempdir().expect("a folder");
     for (words, code) in [
         (&["serve", "--no-such-flag"][..], 2),
+        // Only `formation-under-test` knows these.
+        (&["serve", "--fault", "send.before"], 2),
+        (&["serve", "--name", "a.test:80=127.0.0.1:9"], 2),
+        (&["serve", "--clock-offset-ms", "1"], 2),
+        (&["serve", "--timing", "lease_ms=1"], 2),
         (&["agent", "revoke", "demo", "not-an-id"], 2),
         (&["serve", "--listen", "0.0.0.0:8420"], 2),
         (&["serve", "--public-url", "http://formation.example"], 2),

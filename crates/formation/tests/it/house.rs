@@ -98,8 +98,11 @@ fn sources_are_short_and_make_no_silent_exceptions() {
     assert!(sources > 30, "only {sources} sources were found");
 }
 
+/// S-20's own half: `unsafe` is forbidden, and no crate leaves the lints that say so.
 #[test]
-fn every_crate_takes_the_workspace_lints() {
+fn bar_s20_every_crate_takes_the_workspace_lints() {
+    let workspace: toml::Table = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest").parse().expect("TOML");
+    assert_eq!(workspace["workspace"]["lints"]["rust"]["unsafe_code"].as_str(), Some("forbid"));
     for entry in std::fs::read_dir(root().join("crates")).expect("the crates") {
         let path = entry.expect("a folder").path().join("Cargo.toml");
         let manifest: toml::Table = std::fs::read_to_string(&path).expect("a manifest").parse().expect("TOML");
