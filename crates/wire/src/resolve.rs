@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt, io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
 };
 
@@ -16,16 +16,27 @@ pub trait Resolver: Send + Sync + fmt::Debug {
     fn resolve<'a>(&'a self, host: &'a str) -> Lookup<'a>;
 }
 
-/// The machine's own resolver.
+/// The machine's own resolver. `localhost` and every name below it lead to loopback without being asked for: not every machine's
+/// resolver knows RFC 6761, and such a name must not leave the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
     #[expect(clippy::disallowed_methods, reason = "this is where the ban sends everybody")]
     fn resolve<'a>(&'a self, host: &'a str) -> Lookup<'a> {
-        // The port is not part of the question; the resolver's signature wants one.
-        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
+        Box::pin(async move {
+            if is_localhost(host) {
+                return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+            }
+            // The port is not part of the question; the resolver's signature wants one.
+            Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
+        })
     }
+}
+
+fn is_localhost(host: &str) -> bool {
+    let host = plain(host);
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 /// A map target that is not on loopback.
@@ -61,4 +72,18 @@ impl Names {
 
 fn plain(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn names_below_localhost_never_leave_the_machine() {
+        for host in ["localhost", "a.localhost", "Pay.A.LOCALHOST", "b.localhost."] {
+            let addresses = SystemResolver.resolve(host).await.expect("loopback");
+            assert!(!addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback), "{host}");
+        }
+        assert!(!is_localhost("localhost.example") && !is_localhost("notlocalhost"));
+    }
 }
