@@ -19,10 +19,15 @@ const INPUT_ROLES = { button: 'button', submit: 'button', reset: 'button', image
 const CONTENT_ROLES = new Set(['button', 'link', 'option', 'checkbox', 'radio', 'switch', 'tab', 'menuitem', 'menuitemcheckbox', 'menuitemradio',
   'treeitem', 'generic', 'heading', 'listitem', 'cell', 'gridcell', 'columnheader', 'rowheader', 'row', 'img', 'article', 'group', 'paragraph', 'figure']);
 
+/// The first word of the role attribute that is known; '' for none.
+function statedRole(element) {
+  const words = (attribute(element, 'role') ?? '').trim().toLowerCase().split(/\s+/, 4);
+  return words.find((word) => CONTROL_ROLES.has(word) || OTHER_ROLES.has(word)) ?? '';
+}
+
 function roleOf(element, tag) {
-  for (const word of (attribute(element, 'role') ?? '').toLowerCase().split(/\s+/, 4)) {
-    if (CONTROL_ROLES.has(word) || OTHER_ROLES.has(word)) return word;
-  }
+  const stated = statedRole(element);
+  if (stated) return stated;
   if (tag === 'input' && element instanceof HTMLInputElement) {
     return INPUT_ROLES[element.type] ?? (has(element, 'list') ? 'combobox' : 'textbox');
   }

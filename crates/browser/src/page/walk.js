@@ -320,8 +320,7 @@ function controlKind(node, tag, here, above, pointer) {
   if (tag === 'summary') return parentNode(node) instanceof HTMLDetailsElement ? 'other' : null;
   if (isEditingHost(node)) return 'region';
   if (tag === 'a' && (has(node, 'href') || has(node, 'xlink:href'))) return 'other';
-  const role = attribute(node, 'role');
-  if (role && CONTROL_ROLES.has(role.trim().toLowerCase().split(/\s+/, 1)[0])) return 'other';
+  if (has(node, 'role') && CONTROL_ROLES.has(statedRole(node))) return 'other';
   if (tag === 'iframe' || tag === 'frame' || tag === 'option' || tag === 'html') return null;
   if (HANDLERS.some((name) => has(node, name)) && tag !== 'body') return 'other';
   const tabindex = attribute(node, 'tabindex');
