@@ -23,6 +23,7 @@ pub struct Problem {
     detail: Option<Cow<'static, str>>,
     field: Option<String>,
     retry_after_seconds: Option<u64>,
+    allow: Option<&'static str>,
     closes: bool,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Fields {
 impl Problem {
     /// A problem with the status its code has (contract.md, Conventions).
     pub fn new(code: Code) -> Self {
-        Self { status: status(code), code, detail: None, field: None, retry_after_seconds: None, closes: false }
+        Self { status: status(code), code, detail: None, field: None, retry_after_seconds: None, allow: None, closes: false }
     }
 
     /// Says what to do about it: a sentence of ours.
@@ -87,6 +88,12 @@ impl Problem {
     /// Answers with another status than the code's own.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
+        self
+    }
+
+    /// Names the methods that are allowed, where the router can't know.
+    pub(crate) fn allowing(mut self, methods: &'static str) -> Self {
+        self.allow = Some(methods);
         self
     }
 
@@ -132,6 +139,9 @@ impl IntoResponse for Problem {
         }
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(methods) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         }
         if self.closes {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

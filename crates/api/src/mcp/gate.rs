@@ -159,7 +159,11 @@ pub(crate) async fn post(
     parts.extensions.insert(entered);
     let timers = gate.timers;
     let asked = gate.ask(Request::from_parts(parts, Body::from(bytes)));
-    let mut response = patient::answer(Box::pin(asked), timers).await;
+    if message["method"] != "initialize" {
+        return Ok(patient::answer(Box::pin(asked), timers).await);
+    }
+    // Its answer is waited for: the session's id goes in a header.
+    let mut response = asked.await;
     if let Some(session) = opened.get()
         && let Ok(value) = HeaderValue::from_str(&session.to_string())
     {
@@ -304,7 +308,7 @@ fn accepts_events(headers: &HeaderMap) -> bool {
 }
 
 fn post_only() -> Problem {
-    Problem::new(Code::MethodNotAllowed).detail("The revision 2026-07-28 has POST only.")
+    Problem::new(Code::MethodNotAllowed).detail("The revision 2026-07-28 has POST only.").allowing("POST")
 }
 
 /// rmcp words some refusals in plain text; ours keep one shape. JSON-RPC answers and streams pass as they are.
