@@ -98,8 +98,9 @@ pub(crate) const fn stands(standing: Standing) -> Result<(), Reason> {
 
 /// Brings the page to the front and sees that it is there: a page in the background acknowledges input and loses it.
 pub(crate) async fn bring_to_front(live: &Live, shown: &Shown, deadline: Instant) -> Result<(), Reason> {
-    let until = deadline.min(Instant::now() + VISIBLE);
+    let until = live.command_until(deadline);
     live.pump.cdp.call(Some(&shown.session), &cdp::BringToFront {}, until).await.map_err(cdp::CdpError::reason)?;
+    let patience = deadline.min(Instant::now() + VISIBLE);
     loop {
         let main = live.pump.tabs().tab(&shown.target).and_then(|tab| tab.main()).cloned().ok_or(Reason::DocumentChanged)?;
         match evaluate::is_visible(&live.pump, &main, until).await {
@@ -107,7 +108,7 @@ pub(crate) async fn bring_to_front(live: &Live, shown: &Shown, deadline: Instant
             Ok(false) | Err(Unanswered::Cdp(cdp::CdpError::Rejected { .. })) => {}
             Err(error) => return Err(error.reason()),
         }
-        if Instant::now() + VISIBLE_POLL >= until {
+        if Instant::now() + VISIBLE_POLL >= patience {
             return Err(Reason::TargetNotVisible);
         }
         tokio::time::sleep(VISIBLE_POLL).await;

@@ -21,6 +21,10 @@ use crate::{
 /// How long asking what was delivered may take; the answer is a remark, not a result.
 const DELIVERED: Duration = Duration::from_millis(1_500);
 
+/// One frame of animation, and how many a hover effect is given.
+const FRAME: Duration = Duration::from_millis(16);
+const HOVER_FRAMES: usize = 5;
+
 /// All commands were acknowledged.
 #[derive(Debug)]
 pub(crate) struct Sent {
@@ -37,19 +41,54 @@ pub(crate) async fn click(live: &Live, target: &Target, spot: Spot, deadline: In
         return Err(DispatchError::NothingSent(Reason::TargetObscured));
     }
     listen(live, target, &["mousedown", "mouseup", "click"], deadline).await?;
-    let pointer =
-        |kind, button, buttons, click_count| MouseEvent { kind, x: spot.outer.x, y: spot.outer.y, button, buttons, click_count };
     let page = &target.shown.session;
     let mut input = Input { live, page, deadline, begun: false };
-    input.send(&pointer("mouseMoved", "none", 0, 0)).await?;
-    let release = pointer("mouseReleased", "left", 0, 1);
-    if let Err(error) = input.send(&pointer("mousePressed", "left", 1, 1)).await {
+    input.send(&pointer("mouseMoved", spot, "none", 0, 0)).await?;
+    let spot = match under_pointer(live, target, spot, deadline).await? {
+        Some(other) => {
+            input.send(&pointer("mouseMoved", other, "none", 0, 0)).await?;
+            other
+        }
+        None => spot,
+    };
+    let release = pointer("mouseReleased", spot, "left", 0, 1);
+    if let Err(error) = input.send(&pointer("mousePressed", spot, "left", 1, 1)).await {
         live.pump.cdp.tell(Some(page), &release);
         return Err(error);
     }
     live.rules.faults.at("send.mid");
     input.send(&release).await?;
     Ok(Sent { notes: delivery_note(delivered(live, target, deadline).await) })
+}
+
+fn pointer(kind: &'static str, at: Spot, button: &'static str, buttons: u8, click_count: u8) -> MouseEvent<'static> {
+    MouseEvent { kind, x: at.outer.x, y: at.outer.y, button, buttons, click_count }
+}
+
+/// The pointer's arrival can change the page: a hover style that swaps a picture leaves nothing to press for a moment. `None`: the
+/// target is under the pointer; otherwise where it is to be had now. One that isn't any more is not pressed, and the arrival itself
+/// was input. A name that changes under the pointer (`Following`, `Unfollow`) is still the target: it was itself a moment ago.
+async fn under_pointer(live: &Live, target: &Target, spot: Spot, deadline: Instant) -> Result<Option<Spot>, DispatchError> {
+    let op = Op::Hit { reference: &target.reference, x: spot.inner.x, y: spot.inner.y };
+    let mut changed = false;
+    for _ in 0..HOVER_FRAMES {
+        // Styles of the hover state come with the next frame.
+        tokio::time::sleep(FRAME).await;
+        let until = live.command_until(deadline);
+        let hit: Result<Hit, _> = evaluate::run(&live.pump, &target.frame, &op, until).await;
+        let hit = hit.map_err(|error| DispatchError::Unknown(error.reason()))?;
+        match hit.standing {
+            Standing::Found | Standing::Changed => changed = hit.standing == Standing::Changed,
+            gone => aim::stands(gone).map_err(DispatchError::Unknown)?,
+        }
+        if hit.hit {
+            return Ok(None);
+        }
+    }
+    if changed {
+        return Ok(None);
+    }
+    aim::spot(live, target, deadline).await.map(Some).map_err(DispatchError::Unknown)
 }
 
 /// Replaces the whole text of a field or an editing region.

@@ -12,7 +12,7 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use crate::{
     CdpWire, Rules,
     cdp::{self, Cdp, CdpError, SessionId},
-    pump::{PAGES_ONLY, Pump, is_browser_ui},
+    pump::{PAGES_AND_FRAMES, PAGES_ONLY, Pump, is_browser_ui},
     tabs::{Frame, Tab, Tabs},
 };
 
@@ -110,7 +110,7 @@ impl Live {
         cdp.call(None, &cdp::BrowserVersion {}, until).await.map_err(refused(Phase::Connect))?;
         let attach = refused(Phase::Attach);
         cdp.call(None, &cdp::DenyDownloads { behavior: "deny", events_enabled: true }, until).await.map_err(attach)?;
-        cdp.call(None, &cdp::DiscoverTargets { discover: true, filter: &[] }, until).await.map_err(attach)?;
+        cdp.call(None, &cdp::DiscoverTargets { discover: true, filter: PAGES_AND_FRAMES }, until).await.map_err(attach)?;
         let pages = cdp::AutoAttach { on: true, wait_for_debugger_on_start: true, flatten: true, filter: PAGES_ONLY };
         cdp.call(None, &pages, until).await.map_err(attach)?;
         // A browser that was just started may not have opened its page yet.

@@ -32,6 +32,12 @@ const SOON: f64 = 0.5;
 /// Targets that are pages.
 pub(crate) const PAGES_ONLY: &[TargetFilter<'static>] =
     &[TargetFilter { kind: Some("page"), exclude: false }, TargetFilter { kind: None, exclude: true }];
+/// Targets whose crash concerns us.
+pub(crate) const PAGES_AND_FRAMES: &[TargetFilter<'static>] = &[
+    TargetFilter { kind: Some("page"), exclude: false },
+    TargetFilter { kind: Some("iframe"), exclude: false },
+    TargetFilter { kind: None, exclude: true },
+];
 /// Targets that are iframes in a process of their own.
 const FRAMES_ONLY: &[TargetFilter<'static>] =
     &[TargetFilter { kind: Some("iframe"), exclude: false }, TargetFilter { kind: None, exclude: true }];

@@ -50,6 +50,7 @@ pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
     let first_document = Instant::now() + FIRST_DOCUMENT;
     let stable = rest.stable + SLACK;
     let mut seen: Option<(State, Instant)> = None;
+    let mut installed = None;
     // What was seen before the last stretch before the floor proves nothing.
     let first_look = rest.floor.checked_sub(stable).unwrap_or(rest.floor);
     tokio::time::sleep_until(first_look.min(rest.bound)).await;
@@ -64,6 +65,12 @@ pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
         }
         if on_its_way(live, &shown, first_document) {
             seen = None;
+            if installed.as_ref() != Some(&shown.main.loader) {
+                // A document that is still loading gets our side now, so that nothing waits for it afterwards.
+                installed = Some(shown.main.loader.clone());
+                let _ = state(live, &shown, rest.bound.min(Instant::now() + RECHECK)).await;
+                continue;
+            }
             if Instant::now() >= rest.bound {
                 return Ok(true);
             }

@@ -170,6 +170,30 @@ async fn f12_f13_open_shadow_roots_are_pages_like_others_and_closed_ones_stay_cl
 }
 
 #[tokio::test]
+async fn a11_frames_of_a_document_that_came_back_are_read_again() {
+    let site = Site::start([
+        (
+            "/",
+            Reply::html(
+                "<a href=/two>Go on</a><iframe src=/in width=200 height=60></iframe>
+                 <iframe src='http://b.localhost:PORT/far' width=200 height=60></iframe>",
+            ),
+        ),
+        ("/in", Reply::html("<button onclick=\"say('near')\">Near</button>")),
+        ("/far", Reply::html("<button onclick=\"say('far')\">Far</button>")),
+        ("/two", Reply::html("<button onclick=\"history.back()\">Back</button>")),
+    ])
+    .await;
+    let mut session = Session::at(&site.url("/")).await;
+    session.click("Go on").await.ok();
+    let back = session.click("Back").await.ok();
+    assert_eq!(back.frames.len(), 2, "{back:?}");
+    session.click("Near").await.ok();
+    session.click("Far").await.ok();
+    assert_eq!(site.said(), ["near", "far"]);
+}
+
+#[tokio::test]
 async fn h10_of_sixty_frames_twenty_are_named() {
     let frames: Vec<_> = (0..60).map(|n| format!("<iframe src='/f?{n}' width=150 height=40></iframe>")).collect();
     let frames = frames.concat();

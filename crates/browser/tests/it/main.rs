@@ -6,6 +6,7 @@ mod frames;
 mod navigation;
 mod outcomes;
 mod reader;
+mod script;
 mod support;
 mod targets;
 mod typing;

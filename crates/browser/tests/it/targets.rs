@@ -142,6 +142,21 @@ async fn b17_a_press_whose_target_moves_away_is_told_and_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_hover_effect_is_waited_for_before_the_press() {
+    let site = Site::page(
+        "<style>#h:hover i{animation:gone 40ms step-end} @keyframes gone{from{visibility:hidden}}
+         #m{display:none;position:fixed;left:0;top:0;width:300px;height:40px;background:#ccc}</style>
+         <p style='height:60px'></p><button id=h onclick=\"say('hit')\"><i>Reply</i></button>
+         <p><button id=s onmouseenter=\"this.style.marginLeft='200px'\" onclick=\"say('shy')\">Shy</button></p>",
+    )
+    .await;
+    let mut session = Session::at(&site.url("/")).await;
+    assert_eq!(session.click("Reply").await.ok().notes, []);
+    assert_eq!(session.click("Shy").await.ok().notes, []);
+    assert_eq!(site.said(), ["hit", "shy"]);
+}
+
+#[tokio::test]
 async fn d3_i17_disabled_and_newly_covered_targets_are_refused_at_once() {
     let site = Site::page(
         "<button disabled onclick=\"say('off')\">Plain off</button>

@@ -155,7 +155,7 @@ impl Fake {
         foreign["sessionId"] = json!("elsewhere");
         foreign["result"] = json!({"result": {"value": "nonsense"}});
         self.say(&foreign).await;
-        for n in 0..20_000 {
+        for n in 0..5_000 {
             self.say(&event("Network.dataReceived", &json!({ "n": n }))).await;
         }
     }
