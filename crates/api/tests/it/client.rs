@@ -1,14 +1,18 @@
 //! A server with routes of the test's own behind the real door and loop, and a client that speaks bytes.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Json, Router, extract::FromRef};
+use axum::{
+    Json, Router,
+    extract::{FromRef, State},
+};
 use formation_api::{App, Body, ServerConfig, Timers};
 use formation_core::Entropy;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Notify,
 };
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -23,11 +27,14 @@ pub(crate) struct Parcel {
 }
 
 #[derive(Debug, Clone)]
-struct State(Timers);
+struct Shared {
+    timers: Timers,
+    begun: Arc<Notify>,
+}
 
-impl FromRef<State> for Timers {
-    fn from_ref(state: &State) -> Self {
-        state.0
+impl FromRef<Shared> for Timers {
+    fn from_ref(shared: &Shared) -> Self {
+        shared.timers
     }
 }
 
@@ -41,9 +48,10 @@ async fn give() -> String {
     "parcel ".repeat(64 * 1024)
 }
 
-/// Answers after a second.
+/// Says that it has begun, and answers after a second.
 #[utoipa::path(get, path = "/slowly")]
-async fn slowly() -> &'static str {
+async fn slowly(State(shared): State<Shared>) -> &'static str {
+    shared.begun.notify_one();
     tokio::time::sleep(Duration::from_secs(1)).await;
     "at last"
 }
@@ -52,6 +60,8 @@ async fn slowly() -> &'static str {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// Notified when `/slowly` has begun.
+    pub(crate) begun: Arc<Notify>,
     pub(crate) stop: CancellationToken,
     pub(crate) task: tokio::task::JoinHandle<()>,
 }
@@ -64,12 +74,13 @@ impl Server {
         let public = url::Url::parse(&format!("http://{address}")).expect("a URL");
         let mut config = ServerConfig::new(public, address, Entropy::counting(7));
         adjust(&mut config);
+        let begun = Arc::new(Notify::new());
         let (router, _) = OpenApiRouter::new().routes(routes!(take, give)).routes(routes!(slowly)).split_for_parts();
-        let router: Router = router.with_state(State(config.timers));
+        let router: Router = router.with_state(Shared { timers: config.timers, begun: Arc::clone(&begun) });
         let app = App::around(router, &config, CancellationToken::new());
         let stop = CancellationToken::new();
         let task = tokio::spawn(formation_api::serve(listener, app, config, stop.clone()));
-        Self { address, stop, task }
+        Self { address, begun, stop, task }
     }
 
     /// A fresh connection.

@@ -75,7 +75,7 @@ async fn bar_r12_slow_peers_are_closed_and_honest_ones_served() {
         let asked = Instant::now();
         let reply = server.ask(server.head("POST /parcels", &["content-length: 0"]).as_bytes()).await;
         assert_eq!(reply.status, 200);
-        assert!(asked.elapsed() < Duration::from_millis(500), "an honest request took {:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(1), "an honest request took {:?}", asked.elapsed());
     }
     while let Some(ended) = peers.join_next().await {
         let (kind, bound, took) = ended.expect("no panic");

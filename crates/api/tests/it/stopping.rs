@@ -15,8 +15,7 @@ async fn a_full_house_answers_503_at_once() {
         stream.write_all(server.head("GET /slowly", &[]).as_bytes()).await.expect("there is room");
         inside.push(stream);
     }
-    // Both are in once one has been answered for: accepting is in order.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Connections are accepted in order: the third one finds both inside.
     let began = Instant::now();
     let reply = server.ask(server.head("GET /slowly", &[]).as_bytes()).await;
     assert_eq!((reply.status, reply.code().as_str()), (503, "overloaded"));
@@ -33,7 +32,7 @@ async fn a_stopping_server_finishes_its_answers_and_takes_no_more() {
     let mut stream = server.connect().await;
     stream.write_all(server.head("GET /slowly", &[]).as_bytes()).await.expect("it listens");
     let idle = server.connect().await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.begun.notified().await;
     server.stop.cancel();
     let reply = Reply::read(&mut stream).await;
     assert_eq!((reply.status, reply.body.as_str()), (200, "at last"));
