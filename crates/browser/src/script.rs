@@ -219,7 +219,7 @@ pub(crate) struct Found {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Digest {
-    /// Of the visible text.
+    /// Of the visible text, or a word for "as at the first question": equal means unchanged, and that is all it means.
     pub hash: String,
     /// `document.readyState` is `complete`.
     pub complete: bool,

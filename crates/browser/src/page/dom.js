@@ -21,6 +21,7 @@ const slotOfElement = getter(Element.prototype, 'assignedSlot');
 const slotOfText = getter(Text.prototype, 'assignedSlot');
 const attribute = method(Element.prototype, 'getAttribute');
 const has = method(Element.prototype, 'hasAttribute');
+const hasAttributes = method(Element.prototype, 'hasAttributes');
 const matches = method(Element.prototype, 'matches');
 const box = method(Element.prototype, 'getBoundingClientRect');
 const clientRects = method(Element.prototype, 'getClientRects');
@@ -47,6 +48,8 @@ const fromPointInShadow = method(ShadowRoot.prototype, 'elementFromPoint');
 const byIdInDocument = method(Document.prototype, 'getElementById');
 const byIdInFragment = method(DocumentFragment.prototype, 'getElementById');
 const querySelector = method(Document.prototype, 'querySelector');
+const everyInDocument = method(Document.prototype, 'querySelectorAll');
+const everyInFragment = method(DocumentFragment.prototype, 'querySelectorAll');
 const createElement = method(Document.prototype, 'createElement');
 const styleSheetsOf = getter(Document.prototype, 'styleSheets');
 
@@ -86,6 +89,19 @@ function eachChild(element, f) {
 
 function byId(root, id) {
   return root instanceof Document ? byIdInDocument(root, id) : root instanceof DocumentFragment ? byIdInFragment(root, id) : null;
+}
+
+/// The document and all open shadow roots in it.
+function allRoots() {
+  const roots = [document];
+  // Grows while it runs: roots hold hosts.
+  for (const root of roots) {
+    for (const element of root === document ? everyInDocument(root, '*') : everyInFragment(root, '*')) {
+      const inner = shadowRootOf(element);
+      if (inner) roots.push(inner);
+    }
+  }
+  return roots;
 }
 
 /// The topmost element at a point, through open shadow roots.

@@ -184,20 +184,23 @@ function fingerprint(node, role, name) {
   ]);
 }
 
-/// The last digest, good until something in the document changes.
+/// What is known of the tree since it was last looked at.
 let calm = null;
+/// Stands for the text of a tree that hasn't changed since the first question.
+const UNTOUCHED = '0';
 
 /// The visible text boiled down; carets, values and styles don't count.
 ///
-/// The settle rule asks many times in a row. A walk over a large page takes a good part of a second, so one is made only when
-/// the tree has changed, or the page's size has, which is how a late style sheet shows.
+/// The settle rule asks many times in a row and only compares. So the first answer is no hash at all, and a walk is made only
+/// when the tree has changed, or the page's size has, which is how a late style sheet shows.
 function digest() {
-  const size = `${documentElement(document)?.scrollWidth}x${documentElement(document)?.scrollHeight}x${styleSheetsOf(document).length}`;
+  const root = documentElement(document);
+  const size = `${root?.scrollWidth}x${root?.scrollHeight}x${styleSheetsOf(document).length}`;
   if (calm && (calm.size !== size || calm.observer.takeRecords().length > 0)) calm.changed = true;
   if (!calm || calm.changed) {
     calm?.observer.disconnect();
-    const walk = new Walk(false).run();
-    calm = { hash: hashOf(walk.sink.done), size, changed: false, observer: watchTree(walk.shadows) };
+    const hash = calm ? hashOf(new Walk(false).run().sink.done) : UNTOUCHED;
+    calm = { hash, size, changed: false, observer: watchTree() };
   }
   return {
     hash: calm.hash,
@@ -207,13 +210,13 @@ function digest() {
 }
 
 /// Notes the first change and stops: a page that changes all the time pays for one record, not for all.
-function watchTree(shadows) {
+function watchTree() {
   const observer = new MutationObserver(() => {
     observer.disconnect();
     if (calm?.observer === observer) calm.changed = true;
   });
   const all = { subtree: true, childList: true, characterData: true, attributes: true };
-  for (const root of [document, ...shadows]) observer.observe(root, all);
+  for (const root of allRoots()) observer.observe(root, all);
   return observer;
 }
 

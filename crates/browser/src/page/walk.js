@@ -27,6 +27,12 @@ class Lines {
   size = 0;
 
   text(data) {
+    // Most of a table is one word.
+    if (!/[ \t\n\r\f]/.test(data)) {
+      this.line += this.line && this.gap ? ` ${data}` : data;
+      this.gap = false;
+      return;
+    }
     const words = data.replace(/[ \t\n\r\f]+/g, ' ');
     if (words === ' ' || words === '') {
       this.gap ||= words !== '';
@@ -73,7 +79,6 @@ class Walk {
     // Asked once: each of these makes sure of the layout anew.
     this.view = { width: innerWidth, height: innerHeight, x: scrollX, y: scrollY, inner: this.root?.clientWidth || innerWidth };
     this.modal = collect ? openModal() : null;
-    this.shadows = [];
   }
 
   run() {
@@ -111,7 +116,12 @@ class Walk {
       pointer: false,
       within: above.within,
       aside: undefined,
+      collapse: undefined,
+      bare: !hasAttributes(node),
+      positioned: style.position !== 'static',
+      block: null,
     };
+    here.block = INLINE.has(display) ? (above.block ?? null) : here;
     this.place(node, tag, here);
     if (this.collect) this.classify(node, tag, here, above);
 
@@ -129,11 +139,12 @@ class Walk {
   /// What of the tree around decides whether anything in here can be seen.
   place(node, tag, here) {
     const { style } = here;
-    const { position } = style;
-    const positioned = position !== 'static';
+    const { positioned } = here;
+    const position = positioned ? style.position : 'static';
     if (here.gone && positioned && (position === 'fixed' || (position === 'absolute' && !here.gone.holds))) here.gone = null;
     if (tag === 'html' || tag === 'body') return;
-    const clips = style.overflowX !== 'visible' || style.overflowY !== 'visible';
+    // With one axis clipped the other computes to something else than visible too.
+    const clips = style.overflowX !== 'visible';
     if (!positioned && !clips) return;
     const rect = box(node);
     if (clips && !here.gone && here.display !== 'inline' && here.display !== 'contents' && (rect.width <= 1 || rect.height <= 1)) here.gone = { holds: positioned };
@@ -180,7 +191,12 @@ class Walk {
   textAside(here) {
     // A cell can't leave its table, and large tables are where boxes get dear.
     if (here.display === 'contents' || here.display === 'table-cell') return false;
-    const { element, style } = here;
+    const { element, style, block } = here;
+    // What runs along in a block is where the block is: one box for all of it.
+    if (block && block !== here && !here.positioned) {
+      block.aside ??= this.textAside(block);
+      return block.aside || (!here.bare && style.fontSize === '0px');
+    }
     const rect = box(element);
     if (rect.width === 0 && rect.height === 0) return true;
     if (this.outside(rect, false, here.scrolled || style.position === 'fixed')) return true;
@@ -195,7 +211,7 @@ class Walk {
   children(node, tag, here) {
     const { display } = here;
     if (here.style.contentVisibility === 'hidden') return;
-    const role = has(node, 'role') ? attribute(node, 'role') : '';
+    const role = here.bare ? null : attribute(node, 'role');
     const row = display === 'table-row' || role === 'row';
     const cell = this.row !== null && (display === 'table-cell' || CELL_ROLES.has(role));
     if (row) return this.asRow(node, here);
@@ -217,9 +233,8 @@ class Walk {
       }
       return;
     }
-    const root = shadowRootOf(node);
-    if (root) this.shadows.push(root);
-    eachChild(node, (child) => this.visit(child, here));
+    if (tag === 'slot' || shadowRootOf(node)) return eachChild(node, (child) => this.visit(child, here));
+    for (let child = firstChild(node); child; child = nextSibling(child)) this.visit(child, here);
   }
 
   asRow(node, here) {
@@ -253,9 +268,11 @@ class Walk {
 
   /// Notes the element if it may be a control.
   classify(node, tag, here, above) {
-    if (node === this.modal) here.inert = false;
-    else if (has(node, 'inert')) here.inert = true;
-    if (attribute(node, 'aria-disabled') === 'true') here.disabled = true;
+    if (!here.bare) {
+      if (node === this.modal) here.inert = false;
+      else if (has(node, 'inert')) here.inert = true;
+      if (attribute(node, 'aria-disabled') === 'true') here.disabled = true;
+    }
     const pointer = here.style.cursor === 'pointer';
     here.pointer = pointer && !LISTS.has(tag);
     // A list inside an entry starts over: its entries are controls of their own.
@@ -318,15 +335,23 @@ function controlKind(node, tag, here, above, pointer) {
   if (tag === 'select' || tag === 'textarea') return 'field';
   if (tag === 'button') return 'other';
   if (tag === 'summary') return parentNode(node) instanceof HTMLDetailsElement ? 'other' : null;
+  if (tag === 'body' || !here.bare) {
+    const kind = attributedKind(node, tag);
+    if (kind) return kind;
+  }
+  if (here.within || !(pointer || tag === 'a') || here.style.pointerEvents === 'none') return null;
+  if (tag === 'a') return has(node, 'name') ? null : 'other';
+  return above.pointer || LISTS.has(tag) || tag === 'iframe' || tag === 'frame' || tag === 'option' ? null : 'other';
+}
+
+/// The same for what only attributes tell; most elements of a large page have none.
+function attributedKind(node, tag) {
   if (isEditingHost(node)) return 'region';
   if (tag === 'a' && (has(node, 'href') || has(node, 'xlink:href'))) return 'other';
   if (has(node, 'role') && CONTROL_ROLES.has(statedRole(node))) return 'other';
-  if (tag === 'iframe' || tag === 'frame' || tag === 'option' || tag === 'html') return null;
-  if (HANDLERS.some((name) => has(node, name)) && tag !== 'body') return 'other';
+  if (tag === 'iframe' || tag === 'frame' || tag === 'option' || tag === 'html' || tag === 'body') return null;
+  if (HANDLERS.some((name) => has(node, name))) return 'other';
   const tabindex = attribute(node, 'tabindex');
-  if (tabindex !== null && parseInt(tabindex, 10) >= 0 && tag !== 'body') return 'other';
-  if (attribute(node, 'draggable') === 'true') return 'other';
-  if (here.within) return null;
-  if (tag === 'a' && !has(node, 'name') && here.style.pointerEvents !== 'none') return 'other';
-  return pointer && !above.pointer && !LISTS.has(tag) && here.style.pointerEvents !== 'none' ? 'other' : null;
+  if (tabindex !== null && parseInt(tabindex, 10) >= 0) return 'other';
+  return attribute(node, 'draggable') === 'true' ? 'other' : null;
 }
