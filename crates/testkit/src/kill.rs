@@ -174,6 +174,27 @@ impl Scene {
         }
     }
 
+    /// Whether the whole ledger is: no call without an end, no key twice, one evidence row an admitted call and none for others.
+    pub async fn is_sound(&self) -> anyhow::Result<()> {
+        for (what, sql) in [
+            ("calls without an end", "SELECT count(*) FROM tool_calls WHERE settled_at IS NULL"),
+            (
+                "keys on two rows",
+                "SELECT count(*) FROM (SELECT key FROM tool_calls WHERE key IS NOT NULL GROUP BY agent_id, key HAVING count(*) > 1) twice",
+            ),
+            (
+                "admitted calls without evidence, or evidence of others",
+                "SELECT (SELECT count(*) FROM tool_calls c WHERE c.admitted_at IS NOT NULL \
+                 AND NOT EXISTS (SELECT 1 FROM evidence e WHERE e.call_id = c.id)) + (SELECT count(*) FROM evidence e \
+                 WHERE NOT EXISTS (SELECT 1 FROM tool_calls c WHERE c.id = e.call_id AND c.admitted_at IS NOT NULL))",
+            ),
+        ] {
+            let count = self.db.number(sql).await;
+            ensure!(count == 0, "{count} {what}");
+        }
+        Ok(())
+    }
+
     /// Kills the server at `point` of a call with `key`, which must be new, and checks what became of the call. An error says what
     /// doubled, was lost or untrue.
     pub async fn kill(&self, operation: Operation, point: Point, key: &str) -> anyhow::Result<()> {

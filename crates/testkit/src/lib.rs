@@ -7,6 +7,7 @@ pub mod cutter;
 pub mod databases;
 pub mod http;
 pub mod kill;
+pub mod load;
 pub mod mcp;
 pub mod processes;
 pub mod server;

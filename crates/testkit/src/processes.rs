@@ -20,18 +20,18 @@ fn has_word(pid: u32, word: &str) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.windows(word.len()).any(|window| window == word.as_bytes()))
 }
 
-/// The Chromium processes whose profile lies below `folder`: those with the switch, each of them the first of a browser.
+/// The Chromium processes whose profile lies in a folder below `folder`: the first of each browser.
 pub fn browsers_below(folder: &Path) -> Vec<u32> {
-    let word = format!("--user-data-dir={}", folder.display());
-    let mut found = with_word(&word);
+    let mut found = with_word(&format!("--user-data-dir={}/", folder.display()));
     // Helpers carry the switch too, and `--type` with it.
     found.retain(|pid| !has_word(*pid, "--type="));
     found
 }
 
-/// Every process of the browsers below `folder`, helpers that carry no such switch included: those started by one that does.
+/// Every process of the browsers with a folder below `folder`, the helpers that name no folder included: those that were started by
+/// one that does.
 pub fn all_below(folder: &Path) -> Vec<u32> {
-    let mut found = with_word(&folder.display().to_string());
+    let mut found = with_word(&format!("={}/", folder.display()));
     let mut next = 0;
     while next < found.len() {
         for child in children(found[next]) {

@@ -1,0 +1,164 @@
+//! R-01 in full: kills at each point of each operation, many times, then kills at random moments under load.
+//!
+//! `cargo run -p formation-testkit --example kills -- [--rounds N] [--random N] [--database sqlite|postgres] [--json]`
+//!
+//! Prints a table (or JSON) and ends with 1 when a single kill doubled, lost or lied. Builds of the binary under test lie beside the
+//! example: `cargo build -p formation-testkit --bins --example kills` makes both.
+
+use std::{path::PathBuf, process::ExitCode, time::Instant};
+
+use anyhow::{Context, bail};
+use formation_testkit::{
+    databases::{self, Backend, TestDb},
+    kill::{Operation, Point, Scene},
+    load,
+};
+use serde_json::json;
+
+#[derive(Debug, Clone)]
+struct Options {
+    rounds: u32,
+    random: u32,
+    backends: Vec<Backend>,
+    is_json: bool,
+}
+
+impl Options {
+    fn parse(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
+        let mut options = Self { rounds: 20, random: 0, backends: vec![Backend::Sqlite, Backend::Postgres], is_json: false };
+        let mut words = words.skip(1);
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("`{word}` wants a value"));
+            match word.as_str() {
+                "--json" => options.is_json = true,
+                "--rounds" => options.rounds = value()?.parse()?,
+                "--random" => options.random = value()?.parse()?,
+                "--database" => {
+                    options.backends = match value()?.as_str() {
+                        "sqlite" => vec![Backend::Sqlite],
+                        "postgres" => vec![Backend::Postgres],
+                        other => bail!("`{other}` is no database"),
+                    }
+                }
+                _ => bail!("`{word}` is no option of kills"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// One line of the table.
+struct Line {
+    backend: &'static str,
+    operation: &'static str,
+    point: &'static str,
+    kills: u32,
+    wrong: Vec<String>,
+    milliseconds: u128,
+}
+
+fn main() -> ExitCode {
+    match Options::parse(std::env::args()).and_then(|options| Ok((options, binary()?))) {
+        Ok((options, binary)) => {
+            let lines: Vec<Line> = options.backends.iter().flat_map(|backend| on(*backend, &options, &binary)).collect();
+            print(&lines, options.is_json);
+            ExitCode::from(u8::from(lines.iter().any(|line| !line.wrong.is_empty())))
+        }
+        Err(error) => {
+            write_out(&mut std::io::stderr(), &format!("error: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The server under test is built into the folder above the examples.
+fn binary() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let binary = own.ancestors().nth(2).context("an example lies two folders deep")?.join("formation-under-test");
+    anyhow::ensure!(binary.is_file(), "`{}` isn't built", binary.display());
+    Ok(binary)
+}
+
+fn on(backend: Backend, options: &Options, binary: &std::path::Path) -> Vec<Line> {
+    let (sender, lines) = std::sync::mpsc::channel();
+    let (options, binary) = (options.clone(), binary.to_owned());
+    databases::run(backend, move |db| async move {
+        let found = all(db, &options, &binary, if backend == Backend::Sqlite { "sqlite" } else { "postgres" }).await;
+        // The receiver lives until this has ended.
+        let _ = sender.send(found.expect("the scene can be set"));
+    });
+    lines.recv().expect("a run that ended has sent its lines")
+}
+
+async fn all(db: TestDb, options: &Options, binary: &std::path::Path, backend: &'static str) -> anyhow::Result<Vec<Line>> {
+    let scene = Scene::set(db, binary).await?;
+    let mut lines = Vec::new();
+    for operation in Operation::ALL {
+        for point in Point::ALL.into_iter().filter(|_| options.rounds > 0) {
+            let started = Instant::now();
+            let mut wrong = Vec::new();
+            for round in 0..options.rounds {
+                let key = format!("{}-{}-{round}", operation.name(), point as u8);
+                if let Err(error) = scene.kill(operation, point, &key).await {
+                    wrong.push(format!("{key}: {error:#}"));
+                }
+            }
+            let milliseconds = started.elapsed().as_millis() / u128::from(options.rounds);
+            let line =
+                Line { backend, operation: operation.name(), point: point.name(), kills: options.rounds, wrong, milliseconds };
+            write_out(&mut std::io::stderr(), &row(&line));
+            lines.push(line);
+        }
+    }
+    if options.random > 0 {
+        let started = Instant::now();
+        let wrong = match load::kills(&scene, options.random).await {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![format!("{error:#}")],
+        };
+        let milliseconds = started.elapsed().as_millis() / u128::from(options.random);
+        lines.push(Line {
+            backend,
+            operation: "navigate",
+            point: "random, under load",
+            kills: options.random,
+            wrong,
+            milliseconds,
+        });
+    }
+    Ok(lines)
+}
+
+fn row(line: &Line) -> String {
+    let Line { backend, operation, point, kills, wrong, milliseconds } = line;
+    format!("{backend:<9} {operation:<9} {point:<19} {kills:>5} {:>6} {milliseconds:>7}", wrong.len())
+}
+
+fn print(lines: &[Line], is_json: bool) {
+    let mut out = std::io::stdout();
+    if is_json {
+        let all: Vec<_> = lines
+            .iter()
+            .map(|line| {
+                json!({
+                    "database": line.backend, "operation": line.operation, "point": line.point, "kills": line.kills,
+                    "wrong": line.wrong, "cycle_ms": u64::try_from(line.milliseconds).unwrap_or(u64::MAX),
+                })
+            })
+            .collect();
+        write_out(&mut out, &json!({"bar": "R-01", "lines": all}).to_string());
+        return;
+    }
+    write_out(&mut out, "database  operation point               kills  wrong cycle/ms");
+    for line in lines {
+        write_out(&mut out, &row(line));
+        for wrong in &line.wrong {
+            write_out(&mut out, &format!("  {wrong}"));
+        }
+    }
+}
+
+/// A reader that went away is no error.
+fn write_out(out: &mut impl std::io::Write, text: &str) {
+    let _ = writeln!(out, "{text}");
+}

@@ -1,0 +1,137 @@
+//! R-01's second half: kills at random moments while many call.
+//!
+//! Each worker has a run at a time and navigates under fresh keys. When the server dies it asks the same key of the next life until
+//! there is an end, and opens another run when its own is over. What every key came to is compared with what the site saw.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+use tokio::{sync::watch, time::sleep};
+
+use crate::{
+    http::{Client, Run},
+    kill::{BROWSER_ENDS, HOST, Operation, Scene},
+    processes,
+};
+
+/// Who calls at the same time; each has a browser of its own.
+const WORKERS: usize = 3;
+/// A worker asks once in so long, so that a key is under way at most times.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The longest life of a server under random kills.
+const LIFE_MS: u64 = 2_500;
+/// Attempts of one key over all lives before it counts as lost.
+const ATTEMPTS: u32 = 600;
+
+/// The ends that callers were told, by key.
+type Ends = Arc<Mutex<HashMap<String, Value>>>;
+
+/// Kills the server `kills` times at moments that a fixed sequence picks. An error says what doubled, was lost or untrue.
+pub async fn kills(scene: &Scene, kills: u32) -> anyhow::Result<()> {
+    let ends = Ends::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (lives, life) = watch::channel(None::<Client>);
+    let workers: Vec<_> =
+        (0..WORKERS).map(|worker| tokio::spawn(work(worker, life.clone(), Arc::clone(&ends), Arc::clone(&stop)))).collect();
+    let mut moments = Moments(0x5eed);
+    for _ in 0..kills {
+        let server = scene.start()?;
+        lives.send_replace(Some(scene.client(&server)));
+        sleep(Duration::from_millis(moments.next() % LIFE_MS)).await;
+        server.kill();
+        let gone = processes::comes_true(BROWSER_ENDS, || scene.place.browser_processes().is_empty()).await;
+        ensure!(gone, "a browser outlived its server: {:?}", scene.place.browser_processes());
+    }
+    stop.store(true, Ordering::SeqCst);
+    let server = scene.start()?;
+    lives.send_replace(Some(scene.client(&server)));
+    for worker in workers {
+        worker.await??;
+    }
+    let ends = ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for (key, end) in &ends {
+        truth(scene, key, end)?;
+    }
+    server.kill();
+    scene.is_sound().await
+}
+
+/// What the site saw of a key against what its caller was told.
+fn truth(scene: &Scene, key: &str, end: &Value) -> anyhow::Result<()> {
+    let seen = scene.seen(Operation::Navigate, key);
+    ensure!(seen <= 1, "the site saw {key} {seen} times: {end}");
+    let execution = end["execution"].as_str().unwrap_or_default();
+    ensure!(["succeeded", "failed", "refused"].contains(&execution), "{key}: {end}");
+    match end["outcome"].as_str() {
+        None | Some("not_dispatched") => ensure!(seen == 0, "{key} was sent, and the ledger says it wasn't: {end}"),
+        Some("ok") => ensure!(seen == 1, "{key} was never sent, and the ledger says it was: {end}"),
+        Some("uncertain" | "failed" | "input_dispatched") => {}
+        Some(_) => bail!("an effect can't end like this: {key} {end}"),
+    }
+    Ok(())
+}
+
+async fn work(worker: usize, life: watch::Receiver<Option<Client>>, ends: Ends, stop: Arc<AtomicBool>) -> anyhow::Result<()> {
+    let mut run: Option<Run> = None;
+    let mut number = 0_u32;
+    while !stop.load(Ordering::SeqCst) {
+        number += 1;
+        let key = format!("load-{worker}-{number}");
+        let end = ended(&key, &mut run, &life).await?;
+        if end["outcome"] != "ok" {
+            // Its browser died, or its effect is in doubt: on with another run.
+            run = None;
+        }
+        ends.lock().unwrap_or_else(PoisonError::into_inner).insert(key, end);
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Asks one key until it has an end, over as many lives as it takes.
+async fn ended(key: &str, run: &mut Option<Run>, life: &watch::Receiver<Option<Client>>) -> anyhow::Result<Value> {
+    let arguments = json!({"url": format!("http://{HOST}/open?key={key}")});
+    for _ in 0..ATTEMPTS {
+        // The borrow ends here: it holds a lock.
+        let client = life.borrow().clone();
+        if let Some(client) = client
+            && let Ok(current) = current(run, &client).await
+            && let Ok(reply) = current.call(Some(key), "browser_navigate", &arguments).await
+            && reply.status == 200
+        {
+            return Ok(reply.json());
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    bail!("{key} has no end after {ATTEMPTS} attempts")
+}
+
+/// The worker's run, reached in this life of the server.
+async fn current(run: &mut Option<Run>, client: &Client) -> anyhow::Result<Run> {
+    if run.is_none() {
+        *run = Some(client.open_run(&json!({"max_tool_calls": 100_000})).await?);
+    }
+    let run = run.as_ref().context("it was opened")?;
+    Ok(Run { client: client.with_token(run.client.token().context("a run has a token")?), ..run.clone() })
+}
+
+/// A fixed sequence of moments: a figure that can be had again.
+struct Moments(u64);
+
+impl Moments {
+    /// One step of an xorshift.
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
