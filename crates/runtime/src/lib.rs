@@ -31,7 +31,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use call::{Answer, ArtifactRead, CallRequest, Door, ExecuteError, Image, StoredCall};
 pub use caller::{Caller, OpenRun, OpenedRun, Purpose, RunRef, Which};
-pub use offers::Offer;
+pub use offers::{Change, Offer, OfferWatch};
 pub use timing::Timing;
 
 use crate::{pages::Pages, waiting::Waiting};

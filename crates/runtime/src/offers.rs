@@ -10,11 +10,11 @@ use formation_core::{
 use formation_store::{
     StoreError,
     offers::{self, NewOffer, StoredOffer},
-    runs,
+    runs, tokens,
 };
 use serde_json::Value;
 
-use crate::{Inner, RunRef, Runtime, RuntimeError};
+use crate::{Caller, Inner, RunRef, Runtime, RuntimeError};
 
 /// One tool on offer. `offer` is absent when the run is over: nothing is recorded then.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +58,15 @@ impl Offer {
     }
 }
 
+/// What a listener hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// What the agent is offered is another list now, or stands on other terms.
+    Offers,
+    /// The listener's own token is no longer good.
+    Revoked,
+}
+
 /// What a call stands on.
 pub(crate) enum Standing {
     /// This offer; whether it still holds is admission's to say.
@@ -79,18 +88,36 @@ impl Runtime {
         Ok(recorded.into_iter().map(|offer| Offer { tool: offer.tool, offer: Some(offer.id) }).collect())
     }
 
-    /// Ends when what `agent` is offered changes, seen at most a poll later.
-    pub async fn offers_changed(&self, agent: AgentId) {
-        let mut before: Option<Vec<NewOffer>> = None;
+    /// Watches what `caller` is offered, from now on.
+    pub fn watch_offers(&self, caller: Caller) -> OfferWatch {
+        OfferWatch { runtime: self.clone(), caller, seen: None }
+    }
+}
+
+/// A listener's view of its offers. What changes between two waits is told by the second.
+#[derive(Debug)]
+pub struct OfferWatch {
+    runtime: Runtime,
+    caller: Caller,
+    seen: Option<Vec<NewOffer>>,
+}
+
+impl OfferWatch {
+    /// Waits for the next change, seen at most a poll later. A database that does not answer changes nothing for the listener.
+    pub async fn change(&mut self) -> Change {
+        let inner = &self.runtime.0;
         loop {
-            // A database that does not answer changes nothing for the listener.
-            if let Ok(now) = self.0.granted(agent).await {
-                if before.as_ref().is_some_and(|before| *before != now) {
-                    return;
-                }
-                before = Some(now);
+            if tokens::is_good(&inner.db, self.caller.token()).await.is_ok_and(|is_good| !is_good) {
+                return Change::Revoked;
             }
-            tokio::time::sleep(self.0.timing.poll).await;
+            if let Ok(now) = inner.granted(self.caller.agent()).await {
+                let changed = self.seen.as_ref().is_some_and(|seen| *seen != now);
+                self.seen = Some(now);
+                if changed {
+                    return Change::Offers;
+                }
+            }
+            tokio::time::sleep(inner.timing.poll).await;
         }
     }
 }

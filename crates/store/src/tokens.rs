@@ -113,6 +113,11 @@ pub async fn lookup(db: &Db, presented: &str) -> Result<Option<TokenCaller>, Sto
     Ok(Some(caller))
 }
 
+/// Whether a token that was good still is: not revoked, its agent not deleted. Open streams ask again and again.
+pub async fn is_good(db: &Db, token: TokenId) -> Result<bool, StoreError> {
+    Ok(db.row(sql::IS_GOOD, &[token.into()]).await?.is_some())
+}
+
 /// A token's last use is news once a minute, so that a busy agent costs no write a request.
 async fn note_use(db: &Db, token: TokenId, last: Option<Timestamp>) -> Result<(), StoreError> {
     let now = db.now().await?;
@@ -165,6 +170,8 @@ pub(crate) mod sql {
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         LOOKUP = "SELECT t.token_hash, t.id, t.agent_id, t.run_id, t.last_used_at FROM tokens t JOIN agents a ON a.id = t.agent_id \
             WHERE t.token_hash = $1 AND t.kind = $2 AND t.revoked_at IS NULL AND a.deleted_at IS NULL";
+        IS_GOOD = "SELECT t.id FROM tokens t JOIN agents a ON a.id = t.agent_id \
+            WHERE t.id = $1 AND t.revoked_at IS NULL AND a.deleted_at IS NULL";
         USED = "UPDATE tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
         REVOKE = "UPDATE tokens SET revoked_at = $3 WHERE id = $1 AND agent_id = $2 AND revoked_at IS NULL";
         LIST = "SELECT id, name, created_at, last_used_at, revoked_at FROM tokens WHERE agent_id = $1 AND kind = 'agent' \

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use formation_core::{Tool, limits};
-use formation_runtime::{Answer, CallRequest, Caller, Door, ExecuteError, Purpose, RunRef, Runtime, RuntimeError};
+use formation_runtime::{Answer, CallRequest, Caller, Change, Door, ExecuteError, Purpose, RunRef, Runtime, RuntimeError};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -157,11 +157,12 @@ impl ServerHandler for Handler {
         let caller = &entered(context.request_context())?.caller;
         let too_many = || ErrorData::invalid_request("this token holds too many streams", None);
         let _seat = self.seats.take(caller.token()).ok_or_else(too_many)?;
+        let mut watch = self.runtime.watch_offers(caller.clone());
         loop {
             tokio::select! {
                 () = self.closing.cancelled() => return Ok(()),
                 () = context.cancelled() => return Ok(()),
-                () = self.runtime.offers_changed(caller.agent()) => {}
+                change = watch.change() => if change == Change::Revoked { return Ok(()) },
             }
             if context.sink().notify_tool_list_changed().await.is_err() {
                 return Ok(());

@@ -5,7 +5,7 @@ use std::{convert::Infallible, time::Duration};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use formation_core::McpSessionId;
-use formation_runtime::{Caller, Runtime};
+use formation_runtime::{Caller, Change, OfferWatch, Runtime};
 use futures::{future::BoxFuture, stream};
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ struct Notices {
     session: Option<McpSessionId>,
     closing: CancellationToken,
     comments: Interval,
-    changed: BoxFuture<'static, ()>,
+    change: BoxFuture<'static, (Change, OfferWatch)>,
     _seat: Seat,
 }
 
@@ -29,16 +29,19 @@ impl Notices {
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         tokio::select! {
             () = self.closing.cancelled() => None,
-            () = &mut self.changed => {
-                self.changed = changed(&self.runtime, &self.caller);
-                Some((Ok(patient::event(LIST_CHANGED)), self))
-            }
+            (change, watch) = &mut self.change => match change {
+                Change::Revoked => None,
+                Change::Offers => {
+                    self.change = next_change(watch);
+                    Some((Ok(patient::event(LIST_CHANGED)), self))
+                }
+            },
             _ = self.comments.tick() => is_wanted(&self.runtime, &self.caller, self.session).await.then_some((Ok(patient::COMMENT), self)),
         }
     }
 }
 
-/// A session that was ended, or whose token was revoked, keeps no stream. A database that doesn't answer ends none.
+/// A session that was ended keeps no stream; a revoked token's ends with its change. A database that doesn't answer ends none.
 async fn is_wanted(runtime: &Runtime, caller: &Caller, session: Option<McpSessionId>) -> bool {
     match session {
         Some(session) => runtime.has_mcp_session(caller, session).await.unwrap_or(true),
@@ -55,14 +58,12 @@ pub(super) fn stream(
     keep_alive: Duration,
     seat: Seat,
 ) -> Response {
-    let changed = changed(&runtime, &caller);
-    let notices = Notices { runtime, caller, session, closing, comments: patient::comments(keep_alive), changed, _seat: seat };
+    let change = next_change(runtime.watch_offers(caller.clone()));
+    let notices = Notices { runtime, caller, session, closing, comments: patient::comments(keep_alive), change, _seat: seat };
     patient::events(Body::from_stream(stream::unfold(notices, Notices::next)))
 }
 
 /// Waits for the next change. One that comes before a client has read of the last is told with it: it lists anew anyway.
-fn changed(runtime: &Runtime, caller: &Caller) -> BoxFuture<'static, ()> {
-    let runtime = runtime.clone();
-    let agent = caller.agent();
-    Box::pin(async move { runtime.offers_changed(agent).await })
+fn next_change(mut watch: OfferWatch) -> BoxFuture<'static, (Change, OfferWatch)> {
+    Box::pin(async move { (watch.change().await, watch) })
 }
