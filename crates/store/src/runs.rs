@@ -480,8 +480,9 @@ pub(crate) mod sql {
         INSERT = "INSERT INTO runs (id, agent_id, conversation_id, opened_by, origin, client_key, state, max_calls, calls_used, \
             created_at, deadline_at, idle_after, last_call_at) VALUES ($1, $2, $3, $4, $5, $6, 'open', $7, 0, $8, $9, $10, $8) \
             ON CONFLICT (opened_by, origin, client_key) WHERE state = 'open' AND origin <> 'api' DO NOTHING";
+        // The open one first: `open` sorts before `over`. Ids of one millisecond are in no order.
         NEWEST_BEHIND = concat!("SELECT ", columns!(), ", r.told_at FROM runs r \
-            WHERE r.opened_by = $1 AND r.origin = $2 AND r.client_key = $3 ORDER BY r.id DESC LIMIT 2");
+            WHERE r.opened_by = $1 AND r.origin = $2 AND r.client_key = $3 ORDER BY r.state, r.created_at DESC, r.id DESC LIMIT 2");
         OPEN_BEHIND = "SELECT id FROM runs WHERE opened_by = $1 AND origin = $2 AND client_key = $3 AND state = 'open'";
         AGENT_DEFAULTS = "SELECT run_defaults FROM agents WHERE id = $1";
         TELL = "UPDATE runs SET told_at = $2 WHERE id = $1 AND state = 'over' AND told_at IS NULL";

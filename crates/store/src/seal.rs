@@ -291,7 +291,7 @@ mod tests {
             changed.sealed[index] ^= 0x80;
             assert_eq!(keys.open(&HERE, &changed).map(|_| ()), Err(CannotOpen::Damaged), "value byte {index}");
         }
-        for length in 0..WRAP_NONCE + 1 {
+        for length in 0..=WRAP_NONCE {
             let cut = Sealed { wrapped_key: sealed.wrapped_key[..length].to_vec(), ..sealed.clone() };
             assert_eq!(keys.open(&HERE, &cut).map(|_| ()), Err(CannotOpen::Damaged), "cut to {length}");
         }

@@ -56,8 +56,8 @@ CREATE TABLE runs (id TEXT PRIMARY KEY, agent_id TEXT NOT NULL REFERENCES agents
   CHECK (told_at IS NULL OR state = 'over'), CHECK (calls_used <= max_calls));
 -- Two first calls open one run.
 CREATE UNIQUE INDEX runs_door ON runs (opened_by, origin, client_key) WHERE state = 'open' AND origin <> 'api';
--- The newest run behind a door, over or not.
-CREATE INDEX runs_by_door ON runs (opened_by, origin, client_key, id);
+-- The open run behind a door, then the newest that is over.
+CREATE INDEX runs_by_door ON runs (opened_by, origin, client_key, state, created_at DESC, id DESC);
 CREATE INDEX runs_by_agent ON runs (agent_id, id);
 CREATE INDEX runs_open ON runs (deadline_at) WHERE state = 'open';
 -- Listing twice records once.

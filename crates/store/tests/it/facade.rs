@@ -170,7 +170,8 @@ async fn what_cannot_be_opened_says_what_to_do() {
     let refused = Db::open(&nowhere, time(), Entropy::counting(1)).await.expect_err("no such folder");
     assert!(matches!(refused, OpenError::File { .. }));
     assert!(refused.to_string().contains("check that its folder exists"), "{refused}");
-    let refused = Db::open(&Location::parse("postgres://%zz"), time(), Entropy::counting(1)).await.expect_err("no address");
+    let refused =
+        Db::open(&Location::parse("postgres://localhost:port/db"), time(), Entropy::counting(1)).await.expect_err("no address");
     assert_eq!(refused, OpenError::Address);
     let nobody = Location::parse("postgres://me:hunter2@127.0.0.1:1/none");
     let refused = Db::open(&nobody, time(), Entropy::counting(1)).await.expect_err("nobody listens");
@@ -183,6 +184,10 @@ async fn what_cannot_be_opened_says_what_to_do() {
 fn sqlite_is_set_for_a_ledger() {
     formation_testkit::databases::run(formation_testkit::databases::Backend::Sqlite, |test| async move {
         let settings = test.db.sqlite_settings().await.expect("asked").expect("it is SQLite");
-        assert_eq!(settings, ["wal".to_owned(), "2".into(), "1".into(), "1".into()], "journal, synchronous, foreign keys, secure delete");
+        assert_eq!(
+            settings,
+            ["wal".to_owned(), "2".into(), "1".into(), "1".into()],
+            "journal, synchronous, foreign keys, secure delete"
+        );
     });
 }

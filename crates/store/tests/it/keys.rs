@@ -16,9 +16,9 @@ fn keys(seed: u64) -> MasterKeys {
 }
 
 async fn put(test: &TestDb, owner: Scope, kind: &'static str, value: &'static str) -> SecretId {
-    let put = test.db.write(move |tx| {
-        Box::pin(async move { secrets::put(tx, &keys(1), owner, kind, &Secret::new(value.as_bytes())).await })
-    });
+    let put = test
+        .db
+        .write(move |tx| Box::pin(async move { secrets::put(tx, &keys(1), owner, kind, &Secret::new(value.as_bytes())).await }));
     put.await.expect("stored")
 }
 

@@ -244,7 +244,8 @@ on_both_databases! {
         assert_eq!(find(scene.run, doubt).await, Ok(Reconciled::AlreadySettled));
         granted(scene.admit(scene.ask(blocked, Tool::BrowserNavigate)).await);
         let trace = ledger::trace(&test.db, scene.run, 0, 100).await.expect("read");
-        assert_eq!((trace[0].finding, trace[0].note.as_deref(), trace[0].found_by.as_deref()), (Some(Finding::TookEffect), Some("seen"), Some("host")));
+let entry = trace.iter().find(|entry| entry.call.id == doubt).expect("in the trace");
+        assert_eq!((entry.finding, entry.note.as_deref(), entry.found_by.as_deref()), (Some(Finding::TookEffect), Some("seen"), Some("host")));
     }
 
     /// B13, B14: a screenshot is sealed with its call, good for 24 hours, and its own run's.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use formation_core::{
-    AgentId, Binding, BrowserSessionId, CallId, Capability, Execution, InstanceId, Observation, OfferId, Outcome, Permit, RunId, Tool,
-    limits,
+    AgentId, Binding, BrowserSessionId, CallId, Capability, Execution, InstanceId, Observation, OfferId, Outcome, Permit, RunId,
+    Tool, limits,
 };
 use formation_store::{
     StoreError,
