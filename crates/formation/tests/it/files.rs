@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     os::unix::fs::MetadataExt,
     path::Path,
     process::{Child, Command, Stdio},
@@ -113,6 +113,23 @@ fn a_server_initialises_an_empty_folder_itself_and_says_one_line() {
     let second = said(folder.path(), &["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(second.code, 1);
     assert!(second.err.contains(&format!("another server (process {}) uses the data folder", server.child.id())), "{second:?}");
+    server.terminate();
+    assert_eq!(server.ended(Duration::from_secs(15)), Some(0));
+}
+
+/// Stops in fifteen seconds whatever its clients do: here one sends half a request and waits.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a client that behaves as badly as this one is nobody's library")]
+fn a_client_that_hangs_does_not_hold_the_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = formation(folder.path());
+    command.args(["serve", "--listen", "127.0.0.1:0"]);
+    let mut server = Server::start(command);
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let mut client = std::net::TcpStream::connect(&address).expect("it listens");
+    let half = format!("POST /v1/runs HTTP/1.1\r\nHost: {address}\r\nContent-Length: 100\r\n\r\n{{");
+    client.write_all(half.as_bytes()).expect("it reads");
+    std::thread::sleep(Duration::from_millis(200));
     server.terminate();
     assert_eq!(server.ended(Duration::from_secs(15)), Some(0));
 }
