@@ -74,6 +74,13 @@ impl Said {
         self.keep(&format!("run API {tool}"), reply)
     }
 
+    /// A call that must go well; its observation.
+    async fn does(&mut self, run: &Run, tool: &str, arguments: &Value) -> Value {
+        let call = self.call(run, tool, arguments).await;
+        assert_eq!(call["outcome"], "ok", "{tool} {arguments}: {call}");
+        call["observation"].clone()
+    }
+
     async fn mcp(&mut self, mcp: &Mcp, method: &str, parameters: &Value) {
         let reply = mcp.post(method, parameters).await.expect("an answer");
         self.keep(&format!("MCP {method} {}", parameters["name"]), reply);
@@ -82,15 +89,14 @@ impl Said {
 
 /// Work on the run API: what goes well, and every way to fail that sees a secret.
 async fn through_the_run_api(said: &mut Said, stage: &Stage, run: &Run, site: &Site) {
-    let page = said.call(run, "browser_navigate", &at("/login")).await["observation"].clone();
+    let page = said.does(run, "browser_navigate", &at("/login")).await;
     let reference = |page: &Value, name: &str| formation_testkit::http::reference(page, name).expect("a control");
     let note = reference(&page, "Note");
-    let page = said.call(run, "browser_act", &json!({"action": "type", "ref": note, "text": MARKER})).await["observation"].clone();
-    let field = reference(&page, "Password");
-    let page = said.call(run, "browser_act", &json!({"action": "click", "ref": field})).await["observation"].clone();
+    let page = said.does(run, "browser_act", &json!({"action": "type", "ref": note, "text": MARKER})).await;
+    let page = said.does(run, "browser_act", &json!({"action": "click", "ref": reference(&page, "Password")})).await;
     let press = json!({"action": "press", "ref": reference(&page, "Password"), "key": "End"});
-    let page = said.call(run, "browser_act", &press).await["observation"].clone();
-    said.call(run, "browser_act", &json!({"action": "click", "ref": reference(&page, "Log in")})).await;
+    let page = said.does(run, "browser_act", &press).await;
+    said.does(run, "browser_act", &json!({"action": "click", "ref": reference(&page, "Log in")})).await;
     for find in ["paSs", "oneTime", "coQkie"] {
         said.call(run, "browser_read", &json!({ "find": find })).await;
     }
@@ -124,7 +130,7 @@ async fn through_the_run_api(said: &mut Said, stage: &Stage, run: &Run, site: &S
         let reply = stage.client.get(&path).await.expect("an answer");
         said.keep("a token in the address", reply);
     }
-    let page = said.call(run, "browser_read", &json!({})).await["observation"].clone();
+    let page = said.does(run, "browser_navigate", &at("/login")).await;
     // The browser dies in the middle of a click.
     site.hold(Hold::Answers("held".into()));
     let waiting = json!({"action": "click", "ref": reference(&page, "Wait")});

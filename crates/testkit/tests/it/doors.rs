@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use formation_testkit::{
-    databases::{self, Backend},
+    databases::{self, Backend, TestDb},
     http::{Client, Reply, send},
     mcp::{MODERN, Mcp, message},
     on_both_databases,
-    site::Page,
+    site::{Hold, Page},
 };
 use http::Method;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ on_both_databases! {
         assert_eq!(session.tools().await.expect("tools").len(), 4);
 
         let deleted = session.delete().await.expect("an answer");
-        assert_eq!(deleted.status, 202, "{deleted:?}");
+        assert_eq!(deleted.status, 204, "{deleted:?}");
         assert!(ends(&mut stream).await, "its stream ends");
         let gone = session.post("tools/list", &json!({})).await.expect("an answer");
         assert_eq!((gone.status, gone.code().as_str()), (404, "not_found"));
@@ -143,6 +143,88 @@ on_both_databases! {
         }
         assert_eq!(db.number("SELECT count(*) FROM runs").await, 1);
     }
+}
+
+/// contract.md 3: a client that gives up a call which still waits its turn has sent nothing, and the ledger says so. Legacy: by a
+/// notice, while a disconnect says nothing; 2026-07-28: by closing the answer.
+#[test]
+fn mcp_a_call_given_up_while_it_waits_sends_nothing_chromium() {
+    databases::run(Backend::Sqlite, async |db| {
+        let site = site_with("<p>Site").await.with("/held", Page::html("<p>Held")).with("/next", Page::html("<p>Next"));
+        let stage = Stage::of(&db, browsing(&site));
+        let run = stage.alpha.open_run(&json!({})).await.expect("a run");
+        run.does("browser_navigate", &at("/")).await.expect("a page");
+        site.hold(Hold::Answers("/held".into()));
+        let caller = run.clone();
+        let holding = tokio::spawn(async move { caller.call(None, "browser_navigate", &at("/held")).await });
+        assert!(site.sees("/held", LIMIT).await);
+
+        let legacy = Mcp::legacy(&run.client).await.expect("no session is needed");
+        let next = json!({"name": "browser_navigate", "arguments": at("/next"), "_meta": {"formation/tool_call_id": "legacy"}});
+        let (asking, parameters) = (legacy.clone(), next.clone());
+        let asked = tokio::spawn(async move { asking.post("tools/call", &parameters).await });
+        until_count(&db, 1, "tool_calls WHERE key = 'legacy'").await;
+        let other = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}});
+        assert_eq!(legacy.send(&other).await.expect("an answer").status, 202);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!asked.is_finished(), "another request's cancel is not this one's");
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+        assert_eq!(legacy.send(&cancel).await.expect("an answer").status, 202);
+        let given_up = asked.await.expect("no panic").expect("an answer");
+        let result = message(&given_up).expect("a result")["result"].clone();
+        assert_eq!(result["isError"], true, "{result}");
+
+        let body = modern(
+            "tools/call",
+            json!({"name": "browser_navigate", "arguments": at("/next"), "_meta": {"formation/tool_call_id": "modern"}}),
+        );
+        let request = Mcp::modern(&run.client, None).request(Method::POST).header("accept", BOTH);
+        let request = request.header("mcp-method", "tools/call").header("mcp-name", "browser_navigate").json(&body);
+        let asked = tokio::spawn(request.send());
+        until_count(&db, 1, "tool_calls WHERE key = 'modern'").await;
+        asked.abort();
+        until_count(&db, 2, "tool_calls WHERE problem = 'cancelled' AND outcome = 'not_dispatched'").await;
+        site.release();
+        assert_eq!(holding.await.expect("no panic").expect("an answer").json()["outcome"], "ok");
+        assert_eq!(site.count("/next"), 0, "{:?}", site.log());
+        // What was given up stays given up under its key.
+        let again = run.call(Some("legacy"), "browser_navigate", &at("/next")).await.expect("an answer").json();
+        assert_eq!((&again["execution"], &again["problem"]["code"]), (&json!("failed"), &json!("cancelled")), "{again}");
+        assert_eq!(site.count("/next"), 0);
+    });
+}
+
+/// Counts until there are as many, for as long as a test waits.
+async fn until_count(db: &TestDb, count: i64, rows: &str) {
+    let asked = async {
+        while db.number(&format!("SELECT count(*) FROM {rows}")).await != count {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, asked).await.expect("it comes true");
+}
+
+/// A call of more than ten seconds is answered as a stream that shows life, and ends with the result as its one event.
+#[test]
+fn mcp_a_long_call_is_answered_as_a_stream_chromium() {
+    databases::run(Backend::Sqlite, async |db| {
+        let site = site_with("<p>Site").await.with("/held", Page::html("<p>Held"));
+        let stage = Stage::of(&db, browsing(&site).timing("keep_alive_ms=500"));
+        site.hold(Hold::Answers("/held".into()));
+        let client = Mcp::modern(&stage.alpha, None);
+        let parameters = json!({"name": "browser_navigate", "arguments": at("/held")});
+        let asked = tokio::spawn(async move { client.post("tools/call", &parameters).await });
+        assert!(site.sees("/held", LIMIT).await);
+        tokio::time::sleep(Duration::from_millis(11_500)).await;
+        site.release();
+        let reply = asked.await.expect("no panic").expect("an answer");
+        assert_eq!((reply.status, reply.header("content-type")), (200, "text/event-stream"));
+        let text = String::from_utf8(reply.body.clone()).expect("text");
+        assert_eq!(text.matches("data: ").count(), 1, "{text}");
+        assert!(text.starts_with(": "), "life first: {text}");
+        let result = message(&reply).expect("a result");
+        assert_eq!((&result["id"], &result["result"]["isError"]), (&json!(1), &json!(false)), "{result}");
+    });
 }
 
 /// S-10, cases A2 and A3: a foreign Host or Origin meets no route, whatever it carries; nothing is answered to be read.

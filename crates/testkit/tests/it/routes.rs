@@ -197,6 +197,13 @@ async fn compare(stage: &Stage, callers: &[Caller], call: &str) {
                 if reply.status >= 400 && !says_why {
                     wrong.push(format!("{method} {path} by {}: no problem document: {reply:?}", caller.name));
                 }
+                let allow = reply.header("allow");
+                if reply.status == 405 && (allow.is_empty() || allow.split(',').any(|one| one.trim() == method.as_str())) {
+                    wrong.push(format!("{method} {path} by {}: 405 allows `{allow}`", caller.name));
+                }
+                if (reply.header("x-content-type-options"), reply.header("cache-control")) != ("nosniff", "no-store") {
+                    wrong.push(format!("{method} {path} by {}: may be sniffed or stored", caller.name));
+                }
                 if reply.status == 401 && reply.header("www-authenticate").is_empty() {
                     wrong.push(format!("{method} {path} by {}: 401 without WWW-Authenticate", caller.name));
                 }

@@ -97,13 +97,18 @@ pub(crate) async fn contents(db: &TestDb) -> BTreeMap<String, Vec<String>> {
 
 /// Writes the settings row of one capability as a settings change would: alone, under its owner's lock, with the next version.
 pub(crate) async fn set_browser(db: &TestDb, agent: Option<&str>, mode: &str) {
+    set_browser_config(db, agent, mode, "{}").await;
+}
+
+/// The same with the row's configuration.
+pub(crate) async fn set_browser_config(db: &TestDb, agent: Option<&str>, mode: &str, config: &str) {
     let scope = agent.map_or_else(|| "install".to_owned(), |id| format!("agent:{id}"));
     let agent = agent.map_or_else(|| "NULL".to_owned(), |id| format!("'{id}'"));
     let vendor = if mode == "own" { "'local'" } else { "NULL" };
     let write = format!(
         "INSERT INTO capability_settings (scope, agent_id, capability, mode, vendor, config, version, updated_at, updated_by) \
-         VALUES ('{scope}', {agent}, 'browser', '{mode}', {vendor}, '{{}}', 1, 0, 'test') \
-         ON CONFLICT (scope, capability) DO UPDATE SET mode = excluded.mode, vendor = excluded.vendor, \
+         VALUES ('{scope}', {agent}, 'browser', '{mode}', {vendor}, '{config}', 1, 0, 'test') \
+         ON CONFLICT (scope, capability) DO UPDATE SET mode = excluded.mode, vendor = excluded.vendor, config = excluded.config, \
          version = capability_settings.version + 1"
     );
     let begin = match db.db.engine() {

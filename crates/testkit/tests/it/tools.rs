@@ -196,7 +196,7 @@ on_both_databases! {
         let next = call(&run, "browser_read", &json!({})).await;
         assert_eq!(next["observation"]["refusal"]["reason"], "run_over", "{next}");
         assert_eq!(site.count("clicked"), 1);
-        assert!(comes_true(LIMIT, || stage.place.browser_processes().is_empty()).await, "no process is left");
+        assert!(comes_true(LIMIT, || stage.place.browsers().is_empty()).await, "no process is left");
         let settle = ["runs", &run.id, "--settle", lost["id"].as_str().expect("an id"), "took_effect", "--note", "the order is there"];
         stage.setup.run(&stage.place, &settle).expect("the row stays open for an operator");
     }
@@ -239,6 +239,74 @@ on_both_databases! {
         let left = db.number("SELECT count(*) FROM artifacts WHERE sealed IS NOT NULL AND expires_at < 0").await;
         assert_eq!(left, 0);
     }
+}
+
+/// L3, T8: while a call runs, its key is answered 202 on the run API and waits over MCP; both end with the one outcome.
+#[test]
+fn l3_a_repeat_of_a_running_call_waits_for_it_chromium() {
+    on_sqlite(async |db| {
+        let site = site_with("<p>Site").await.with("/held", Page::html("<p>Held"));
+        let stage = Stage::of(&db, browsing(&site));
+        let (run, _) = opened(&stage).await;
+        site.hold(Hold::Answers("/held".into()));
+        let (caller, mcp) = (run.clone(), Mcp::modern(&run.client, None));
+        let first = tokio::spawn(async move { caller.call(Some("held"), "browser_navigate", &at("/held")).await });
+        assert!(site.sees("/held", LIMIT).await);
+        let running = run.call(Some("held"), "browser_navigate", &at("/held")).await.expect("an answer");
+        assert_eq!((running.status, running.header("retry-after")), (202, "1"), "{running:?}");
+        let id = running.json()["id"].as_str().expect("an id").to_owned();
+        assert_eq!(run.client.get(&format!("/v1/run/tool-calls/{id}")).await.expect("an answer").status, 202);
+        let waiting = tokio::spawn(async move { mcp.call_as(Some("held"), "browser_navigate", &at("/held")).await });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!waiting.is_finished());
+        site.release();
+        let first = first.await.expect("no panic").expect("an answer").json();
+        assert_eq!((&first["id"], &first["outcome"]), (&json!(id), &json!("ok")), "{first}");
+        assert_eq!(waiting.await.expect("no panic").expect("a result"), first["observation"]);
+        assert_eq!(site.count("/held"), 1);
+    });
+}
+
+/// S-02: with a hostname list nothing of another host is ever shown, however the page gets there.
+#[test]
+fn bar_s02_with_a_list_other_hosts_are_never_shown_chromium() {
+    on_sqlite(async |db| {
+        let other = "http://other.example.test";
+        let mut site = site_with("<h1>Listed</h1><a href='http://other.example.test/secret'>Leave</a>").await;
+        site = site.with("/secret", Page::html("<h1>Elsewhere</h1>"));
+        for status in [301, 302, 303, 307, 308] {
+            let away = Page::new(status, Vec::new()).with_header("location", &format!("{other}/secret"));
+            site = site.with(&format!("/away{status}"), away);
+        }
+        for (path, way) in [
+            ("/script", format!("<script>location = '{other}/secret'</script>")),
+            ("/refresh", format!("<meta http-equiv=refresh content='0;url={other}/secret'>")),
+            ("/form", format!("<form action='{other}/secret'></form><script>document.forms[0].submit()</script>")),
+            ("/data", "<script>location = 'data:text/html,Elsewhere'</script>".to_owned()),
+            ("/frame", format!("<iframe src='{other}/secret'></iframe><img src='{other}/secret'>")),
+        ] {
+            site = site.with(path, Page::html(&way));
+        }
+        let setup = browsing(&site).name("other.example.test:80", site.address());
+        let stage = Stage::of(&db, setup);
+        crate::stage::set_browser_config(&db, None, "own", &json!({"allowed_hosts": [HOST]}).to_string()).await;
+        let run = stage.alpha.open_run(&json!({})).await.expect("a run");
+        let refused = call(&run, "browser_navigate", &json!({"url": format!("{other}/secret")})).await;
+        assert_failure(&refused, "hostname_not_allowed", "not_dispatched", "fix_arguments");
+        for path in ["/away301", "/away302", "/away303", "/away307", "/away308", "/script", "/refresh", "/form", "/data", "/frame"]
+        {
+            for arguments in [at(path), json!({"url": format!("http://{HOST}{path}?again")})] {
+                let seen = call(&run, "browser_navigate", &arguments).await;
+                assert!(!seen.to_string().contains("Elsewhere"), "{path}: {seen}");
+                let read = call(&run, "browser_read", &json!({})).await;
+                assert!(!read.to_string().contains("Elsewhere"), "{path}: {read}");
+            }
+        }
+        let page = run.does("browser_navigate", &at("/")).await.expect("the listed host opens");
+        let left = call(&run, "browser_act", &act("click", &page, "Leave")).await;
+        assert!(!left.to_string().contains("Elsewhere"), "{left}");
+        assert_eq!(site.count("/secret"), 0, "nothing of it left the machine: {:?}", site.log());
+    });
 }
 
 /// Tests that no database makes a difference to.
@@ -300,7 +368,7 @@ fn t4_private_addresses_open_with_the_switch_and_ours_never_chromium() {
     });
 }
 
-const READER: &str = "<title>Reader</title><h1>Visible</h1><p style='display:none'>Hidden words</p>
+const READER: &str = "<h1>Visible</h1><p style='display:none'>Hidden words</p>
     <label>Name <input value='Ada'></label> <label>Secret <input type=password value='hunter2secret'></label>
     <label>Code <input autocomplete=one-time-code value='424242999'></label>
     <label>Fixed <input readonly value='as it is'></label> <input type=checkbox checked aria-label=Agree>
@@ -331,7 +399,7 @@ fn a1_a3_a_read_shows_what_is_visible_and_no_more_chromium() {
         let page = run.does("browser_read", &json!({})).await.expect("it reads");
         let text = page["text"].as_str().expect("text");
         assert!(text.contains("Visible") && !text.contains("Hidden words"), "{text}");
-        assert_eq!((&page["page"]["title"], &page["page"]["http_status"]), (&json!("Reader"), &json!(200)));
+        assert_eq!((&page["page"]["title"], &page["page"]["http_status"]), (&json!("Test page"), &json!(200)));
         assert_eq!(control(&page, "Name")["value"], "Ada");
         assert_eq!(control(&page, "Fixed")["readonly"], true);
         assert_eq!(control(&page, "Agree")["checked"], true);
@@ -461,7 +529,7 @@ fn t7_refusals_explain_themselves_chromium() {
             let explanation = refused["observation"]["refusal"]["explanation"].as_str().expect("a sentence");
             assert!(explanation.len() > 20, "{explanation}");
         }
-        assert!(comes_true(LIMIT, || stage.place.browser_processes().is_empty()).await, "a finished run's browser is closed");
+        assert!(comes_true(LIMIT, || stage.place.browsers().is_empty()).await, "a finished run's browser is closed");
         assert!(comes_true(LIMIT, || stage.place.session_folders().is_empty()).await, "and its folder is gone");
     });
 }
