@@ -19,8 +19,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// What is logged when `FORMATION_LOG` says nothing.
-pub(crate) const DEFAULT: &str = "info";
+/// What is logged when `FORMATION_LOG` says nothing. Some libraries tell at info of every request, or of notices of the database's.
+pub(crate) const DEFAULT: &str = "info,rmcp=warn,sqlx=warn";
 
 /// Starts logging with the directives of `FORMATION_LOG` (`warn`, `trace`, `formation_runtime=debug,info`).
 ///

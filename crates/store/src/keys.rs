@@ -28,8 +28,8 @@ pub enum KeyError {
 }
 
 impl MasterKeys {
-    /// Compares the keys at hand with the ones this data needs, and enters the current one if it is new.
-    pub async fn fit(&self, db: &Db) -> Result<(), KeyError> {
+    /// Compares the keys at hand with the ones this data needs. Changes nothing.
+    pub async fn check(&self, db: &Db) -> Result<(), KeyError> {
         let known = db.rows(sql::NEEDED, &[]).await?;
         for row in &known {
             let id: String = row.at(0)?;
@@ -39,6 +39,12 @@ impl MasterKeys {
                 return Err(KeyError::Wrong(id));
             }
         }
+        Ok(())
+    }
+
+    /// Checks the keys at hand, and enters the current one if it is new.
+    pub async fn fit(&self, db: &Db) -> Result<(), KeyError> {
+        self.check(db).await?;
         let current = self.current().as_str().to_owned();
         let check = self.check_value(self.current()).ok_or(StoreError::internal("the current key is at hand"))?;
         db.write(move |tx| Box::pin(async move { enter(tx, &current, &check).await.map_err(KeyError::Store) })).await

@@ -138,7 +138,7 @@ async fn master_key(db: &Db, place: &Place, wiring: &Wiring) -> Check {
     };
     match found {
         Err(failure) => Check::failed(NAME, &failure),
-        Ok((keys, place)) => match keys.fit(db).await {
+        Ok((keys, place)) => match keys.check(db).await {
             Ok(()) => Check::ok(NAME, format!("{} {place} fits the database", keys.current())),
             Err(error) => Check::broken(NAME, error.to_string(), "`formation serve` refuses to start until then"),
         },
