@@ -4,7 +4,7 @@
 //! (browser.md 1.6): refused in `prepare`, nothing was sent; from the first input command until its acknowledgement is known, it
 //! may have happened; in `observe` it has.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use formation_core::{
     Permit,
@@ -32,7 +32,6 @@ use crate::{
 const LOOK: std::time::Duration = std::time::Duration::from_millis(1_500);
 
 /// An effect that passed every check. Dropping it sends nothing.
-#[derive(Debug)]
 #[must_use = "nothing is sent before `dispatch`"]
 pub struct Prepared<'l> {
     live: &'l mut Live,
@@ -41,7 +40,6 @@ pub struct Prepared<'l> {
     deadline: Instant,
 }
 
-#[derive(Debug)]
 enum Plan {
     Navigate { shown: Box<Shown>, url: Url },
     Click { target: Box<Target>, spot: Spot },
@@ -51,7 +49,6 @@ enum Plan {
 }
 
 /// An effect of which every command was acknowledged.
-#[derive(Debug)]
 #[must_use = "the page has not been looked at yet"]
 pub struct Dispatched<'l> {
     live: &'l mut Live,
@@ -61,14 +58,12 @@ pub struct Dispatched<'l> {
     deadline: Instant,
 }
 
-#[derive(Debug)]
 enum Finished {
     Navigated { url: Url },
     Acted { typed: Option<Typed>, notes: Vec<Note> },
 }
 
 /// A field and what it should hold once the page is at rest.
-#[derive(Debug)]
 struct Typed {
     frame: Frame,
     reference: String,
@@ -94,6 +89,20 @@ impl Drop for DialogPolicy {
         let mut tabs = self.0.tabs();
         tabs.consent = None;
         tabs.leaving = false;
+    }
+}
+
+impl fmt::Debug for Prepared<'_> {
+    /// Without what it types.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prepared")
+    }
+}
+
+impl fmt::Debug for Dispatched<'_> {
+    /// Without what was typed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dispatched")
     }
 }
 
@@ -177,6 +186,8 @@ impl<'l> Prepared<'l> {
             DispatchError::Unknown(reason) => DispatchError::Unknown(look::wedged(live, reason)),
             error => error,
         })?;
+        // From here on the page moves by itself, and what it asks is its own business again.
+        live.pump.tabs().leaving = false;
         Ok(Dispatched { live, done, policy, since: Instant::now(), deadline })
     }
 }

@@ -1,6 +1,6 @@
 //! A browser that is attached: the connection, what is known about its pages, and what the last look numbered.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use formation_core::{
     destination,
@@ -26,7 +26,6 @@ const FIRST_PAGE: Duration = Duration::from_secs(1);
 const FRAMES: Duration = Duration::from_millis(150);
 
 /// One browser, attached. Operations borrow it; it is usable again when they end, however they end.
-#[derive(Debug)]
 pub struct Live {
     pub(crate) pump: Arc<Pump>,
     pub(crate) rules: Rules,
@@ -172,6 +171,13 @@ impl Live {
     /// The end of a wait for one command.
     pub(crate) fn command_until(&self, deadline: Instant) -> Instant {
         deadline.min(Instant::now() + self.rules.timing.command)
+    }
+}
+
+impl fmt::Debug for Live {
+    /// Without anything of its pages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("lost", &self.is_lost()).finish_non_exhaustive()
     }
 }
 

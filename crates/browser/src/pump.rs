@@ -151,6 +151,11 @@ impl Pump {
         };
         if let Err(error) = ready.await {
             tracing::warn!(%error, "a page could not be set up");
+            // A page nobody can talk to must not stand in front of one that works.
+            let target = self.tabs().sessions.get(&session).cloned();
+            if let Some(target) = target.filter(|_| self.tabs().stack.len() > 1) {
+                self.cdp.tell(None, &cdp::CloseTarget { target_id: &target });
+            }
             return;
         }
         if let Some(tab) = self.tabs().of_session(&session) {
@@ -180,6 +185,7 @@ impl Pump {
         // A frame that went away meanwhile is no news.
         if let Err(error) = ready.await {
             tracing::debug!(%error, "a frame could not be set up");
+            self.cdp.tell(Some(&session), &cdp::Resume {});
         }
     }
 
@@ -224,7 +230,10 @@ impl Pump {
         let sessions = {
             let mut tabs = self.tabs();
             if let Some(tab) = tabs.tab_mut(target) {
-                tab.crashed = true;
+                // It is told twice, and what is asked after the first time is not to be ended by the second.
+                if std::mem::replace(&mut tab.crashed, true) {
+                    return;
+                }
                 vec![tab.session.clone()]
             } else {
                 let frames = tabs.stack.iter_mut().filter_map(|tab| tab.frames.get_mut(target));

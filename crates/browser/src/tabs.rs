@@ -221,7 +221,13 @@ impl Tabs {
         if info.parent_id.is_none() && info.id != tab.target {
             return;
         }
-        tab.drop_children(&info.id);
+        if restored {
+            // Frames of other processes come back with sessions of their own, sooner or later than this.
+            let Tab { target, session, frames, .. } = tab;
+            frames.retain(|id, frame| id == target || frame.session != *session);
+        } else {
+            tab.drop_children(&info.id);
+        }
         tab.tree_stale |= restored;
         if info.id == tab.target {
             tab.crashed = false;

@@ -145,7 +145,33 @@ fn escape(payload: &[u8], at: usize) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn bar_r14_no_bytes_make_it_fall(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Envelope::read(&Bytes::from(bytes.clone()));
+            let _ = decode::<serde_json::Value>(&bytes);
+        }
+
+        /// A real message with a few bytes changed: nearer to what gets past the first check.
+        #[test]
+        fn bar_r14_nor_a_message_with_errors_in_it(changes in proptest::collection::vec((0usize..110, any::<u8>()), 1..6)) {
+            let mut message = br#"{"id":12,"result":{"frameTree":{"frame":{"id":"T","loaderId":"L\ud83d\ude00"}}},"sessionId":"S","error":null}"#.to_vec();
+            for (at, byte) in changes {
+                let at = at % message.len();
+                message[at] = byte;
+            }
+            match Envelope::read(&Bytes::from(message)) {
+                Envelope::Reply { answer: Ok(result), .. } => {
+                    let _ = decode::<crate::cdp::FrameTreeReply>(&result);
+                }
+                Envelope::Reply { .. } | Envelope::Event { .. } | Envelope::Broken { .. } | Envelope::Noise => {}
+            }
+        }
+    }
 
     fn read(text: &str) -> Envelope {
         Envelope::read(&Bytes::copy_from_slice(text.as_bytes()))

@@ -40,6 +40,20 @@ async fn a_page_is_opened_read_clicked_typed_into_and_photographed() {
     assert!(shot.capture.jpeg.starts_with(&[0xFF, 0xD8]));
 }
 
+/// The runtime runs each call in a task of its own.
+#[tokio::test]
+async fn an_operation_can_run_in_a_task() {
+    let site = Site::page("<button>One</button>").await;
+    let mut session = Session::start().await;
+    let url = site.url("/");
+    let task = tokio::spawn(async move {
+        session.navigate(&url).await.ok();
+        session.click("One").await.ok();
+        screenshot(&mut session.live, deadline()).await.map(|shot| shot.page.url)
+    });
+    assert_eq!(task.await.expect("it does not panic"), Ok(site.url("/")));
+}
+
 #[tokio::test]
 async fn reading_again_costs_a_script_a_frame() {
     let site = Site::start([

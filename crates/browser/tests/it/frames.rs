@@ -8,7 +8,7 @@ use formation_core::{
 
 use crate::support::{
     drive::Session,
-    site::{Reply, Site},
+    site::{Reply, Site, on_release},
 };
 
 const INNER: &str = "<body style='margin:0'><div style='height:60px'></div>
@@ -108,8 +108,8 @@ async fn a4_f18_a_frame_with_another_document_has_none_of_the_old_refs() {
         (
             "/",
             Reply::html(
-                "<iframe id=f src='http://b.localhost:PORT/one' width=400 height=100></iframe>
-                 <script>addEventListener('message',()=>{});setTimeout(()=>{f.src='http://c.localhost:PORT/two'},2000)</script>",
+                &("<iframe id=f src='http://b.localhost:PORT/one' width=400 height=100></iframe>".to_owned()
+                    + &on_release("f.src='http://c.localhost:PORT/two'")),
             ),
         ),
         ("/one", Reply::html("<button onclick=\"say('one')\">Pay shop one</button>")),
@@ -118,7 +118,7 @@ async fn a4_f18_a_frame_with_another_document_has_none_of_the_old_refs() {
     .await;
     let mut session = Session::at(&site.url("/")).await;
     session.control("Pay shop one");
-    tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+    site.release().await;
     let reason = session.click("Pay shop one").await.not_dispatched();
     assert!(matches!(reason, Reason::DocumentChanged | Reason::FramesChanged), "{reason}");
     session.read().await.expect("a view");

@@ -8,7 +8,7 @@ use formation_core::{
 
 use crate::support::{
     drive::Session,
-    site::{Reply, Site},
+    site::{Reply, Site, on_release},
 };
 
 #[tokio::test]
@@ -36,13 +36,10 @@ async fn a12_a_button_that_came_to_mean_something_else_is_not_pressed() {
 
 #[tokio::test]
 async fn a12_a_node_that_changes_after_the_read_is_refused() {
-    let site = Site::page(
-        "<button id=b onclick=\"say('pressed')\">Save draft</button>
-         <script>setTimeout(()=>{b.textContent='Pay'},1500)</script>",
-    )
-    .await;
+    let button = "<button id=b onclick=\"say('pressed')\">Save draft</button>";
+    let site = Site::page(&(button.to_owned() + &on_release("b.textContent='Pay'"))).await;
     let mut session = Session::at(&site.url("/")).await;
-    tokio::time::sleep(std::time::Duration::from_millis(1800)).await;
+    site.release().await;
     assert_eq!(session.click("Save draft").await.not_dispatched(), Reason::TargetChanged);
     assert_eq!(site.said(), Vec::<String>::new());
 }
@@ -158,18 +155,15 @@ async fn a_hover_effect_is_waited_for_before_the_press() {
 
 #[tokio::test]
 async fn d3_i17_disabled_and_newly_covered_targets_are_refused_at_once() {
-    let site = Site::page(
-        "<button disabled onclick=\"say('off')\">Plain off</button>
+    let page = "<button disabled onclick=\"say('off')\">Plain off</button>
          <div aria-disabled=true><button onclick=\"say('off')\">Archive all</button></div>
          <button onclick=\"say('go')\">Checkout</button>
-         <div id=m onclick=\"say('modal')\" style='display:none;position:fixed;inset:0;background:#0008'></div>
-         <script>setTimeout(()=>{m.style.display='block'},1200)</script>",
-    )
-    .await;
+         <div id=m onclick=\"say('modal')\" style='display:none;position:fixed;inset:0;background:#0008'></div>";
+    let site = Site::page(&(page.to_owned() + &on_release("m.style.display='block'"))).await;
     let mut session = Session::at(&site.url("/")).await;
     assert_eq!(session.click("Plain off").await.not_dispatched(), Reason::TargetDisabled);
     assert_eq!(session.click("Archive all").await.not_dispatched(), Reason::TargetDisabled);
-    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    site.release().await;
     let start = std::time::Instant::now();
     assert_eq!(session.click("Checkout").await.not_dispatched(), Reason::TargetObscured);
     assert!(start.elapsed().as_secs() < 3);

@@ -42,6 +42,11 @@ impl Reply {
     }
 }
 
+/// A script that runs `change` when the test [`Site::release`]s `/go`: the moment is the test's, however busy the machine is.
+pub(crate) fn on_release(change: &str) -> String {
+    format!("<script>fetch('/go').then(()=>{{{change}}})</script>")
+}
+
 /// Title of every page of [`Reply::html`].
 pub(crate) const TITLE: &str = "Test page";
 
@@ -59,6 +64,7 @@ pub(crate) struct Site {
 struct Heard {
     replies: Mutex<HashMap<String, Reply>>,
     requests: Mutex<Vec<String>>,
+    released: tokio::sync::watch::Sender<bool>,
     said: Mutex<Vec<String>>,
 }
 
@@ -120,6 +126,12 @@ impl Site {
         false
     }
 
+    /// Answers what waits at `/go`, and gives the page a moment to act on it.
+    pub(crate) async fn release(&self) {
+        self.heard.released.send_replace(true);
+        tokio::time::sleep(Duration::from_millis(700)).await;
+    }
+
     /// `METHOD path` of each request.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.heard.requests.lock().expect("nobody panicked").clone()
@@ -136,8 +148,12 @@ async fn serve(mut stream: TcpStream, heard: Arc<Heard>) {
             heard.requests.lock().expect("nobody panicked").push(line.rsplit_once(' ').map_or("", |(line, _)| line).to_owned());
         }
         let known = heard.replies.lock().expect("nobody panicked").get(&path).cloned();
-        let reply = known.unwrap_or_else(|| Reply::new(if path == "/said" { 204 } else { 404 }, Vec::new()));
+        let reply =
+            known.unwrap_or_else(|| Reply::new(if matches!(path.as_str(), "/said" | "/go") { 204 } else { 404 }, Vec::new()));
         tokio::time::sleep(reply.delay).await;
+        if path == "/go" {
+            let _ = heard.released.subscribe().wait_for(|released| *released).await;
+        }
         let length = if reply.status == 204 { String::new() } else { format!("content-length: {}\r\n", reply.body.len()) };
         let mut answer = format!("HTTP/1.1 {} X\r\n{length}", reply.status);
         for (name, value) in &reply.headers {
