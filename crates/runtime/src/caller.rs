@@ -1,6 +1,6 @@
 //! Who calls, and which of their runs a call belongs to (contract.md 3).
 
-use formation_core::{AgentId, McpSessionId, RunId, Timestamp, TokenId};
+use formation_core::{AgentId, McpSessionId, Observation, RunId, Timestamp, TokenId};
 
 /// The holder of a good token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,13 @@ pub struct RunRef {
     pub agent: AgentId,
     /// Whether it was just opened in place of one that ended; the first observation says so.
     pub is_successor: bool,
+}
+
+impl RunRef {
+    /// The first observation of a successor says that this is another run (contract.md 3).
+    pub(crate) fn introduce(&self, observation: Observation) -> Observation {
+        if self.is_successor { observation.in_new_run(self.run) } else { observation }
+    }
 }
 
 /// What `POST /v1/runs` asks for; bounds are checked by the caller's door.

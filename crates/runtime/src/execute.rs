@@ -29,9 +29,11 @@ use crate::{
     pages::Turn,
 };
 
-/// How long the end of a call is tried to be written before it is left to recovery.
+/// When the end of a call is tried to be written again, while its caller waits.
 const SETTLE_TRIES: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3)];
+/// How often it is tried after that, until the call's own bound has passed and recovery may have it.
+const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 /// How often a call that another replica runs is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -45,7 +47,7 @@ impl Runtime {
 }
 
 impl Inner {
-    async fn execute(&self, run: RunRef, request: CallRequest) -> Result<Answer, ExecuteError> {
+    async fn execute(self: &Arc<Self>, run: RunRef, request: CallRequest) -> Result<Answer, ExecuteError> {
         match self.queue(&run, &request, request.key.clone()).await? {
             Queued::Fresh(id) => {
                 let _running = self.waiting.start(id);
@@ -85,7 +87,7 @@ impl Inner {
         let call = match queued {
             Queued::Fresh(id) => {
                 let explanation = "This id stands for an earlier call with other arguments. Nothing was sent; use a new id.";
-                self.refuse(id, request.tool, Refusal::new(RefusalReason::IdReused, explanation)).await?
+                self.refuse(run, id, request.tool, Refusal::new(RefusalReason::IdReused, explanation)).await?
             }
             Queued::Known(call) | Queued::Refused(call) => call,
             Queued::OtherArguments => return Err(ExecuteError::Internal),
@@ -109,7 +111,7 @@ impl Inner {
 
     /// A queued call, to its end. Refusals consume nothing.
     async fn handle(
-        &self,
+        self: &Arc<Self>,
         id: CallId,
         run: &RunRef,
         request: CallRequest,
@@ -119,12 +121,12 @@ impl Inner {
             Ok(arguments) => arguments,
             Err(invalid) => {
                 let refusal = Refusal::new(RefusalReason::InvalidArguments, invalid.to_string());
-                return Ok((self.refuse(id, tool, refusal).await?, None));
+                return Ok((self.refuse(run, id, tool, refusal).await?, None));
             }
         };
         let offer = match self.standing(run, tool, request.offer).await? {
             Standing::Offer(offer) => offer,
-            Standing::Refused(refusal) => return Ok((self.refuse(id, tool, refusal).await?, None)),
+            Standing::Refused(refusal) => return Ok((self.refuse(run, id, tool, refusal).await?, None)),
         };
         let turn = tokio::select! {
             turn = self.pages.turn(run.run, self.timing.turn) => turn,
@@ -133,12 +135,12 @@ impl Inner {
             }
         };
         let deadline = Instant::now() + self.timing.operation;
-        let Some(mut turn) = turn else { return Ok((self.busy(id, tool, Reason::Timeout).await?, None)) };
+        let Some(mut turn) = turn else { return Ok((self.busy(run, id, tool, Reason::Timeout).await?, None)) };
         let admission = self.combiner.admit(self.ask(id, run, tool, &offer)).await?;
         match admission {
             Admission::Granted(grant) => {
                 let Some(session) = grant.session else {
-                    return self.without_session(id, tool, &offer).await.map(|call| (call, None));
+                    return self.without_session(run, id, tool, &offer).await.map(|call| (call, None));
                 };
                 let admitted = Admitted {
                     call: id,
@@ -152,10 +154,10 @@ impl Inner {
                 self.end(turn, run, admitted, ending).await
             }
             Admission::Repeat(call) => Ok((*call, None)),
-            Admission::Busy => Ok((self.busy(id, tool, Reason::SessionBusy).await?, None)),
+            Admission::Busy => Ok((self.busy(run, id, tool, Reason::SessionBusy).await?, None)),
             Admission::Refused(refusal) => {
                 let refusal = self.offer_again(run, tool, refusal).await?;
-                Ok((self.refuse(id, tool, refusal).await?, None))
+                Ok((self.refuse(run, id, tool, refusal).await?, None))
             }
         }
     }
@@ -181,15 +183,22 @@ impl Inner {
     }
 
     /// An action where no page was opened: no ref can be good (browser.md 1.2).
-    async fn without_session(&self, id: CallId, tool: Tool, offer: &StoredOffer) -> Result<ledger::StoredCall, ExecuteError> {
+    async fn without_session(
+        self: &Arc<Self>,
+        run: &RunRef,
+        id: CallId,
+        tool: Tool,
+        offer: &StoredOffer,
+    ) -> Result<ledger::StoredCall, ExecuteError> {
         let refused = Refused::new(BrowserStage::Input, Phase::Resolve, Reason::StaleRef);
         let observation = Observation::browser_failure(tool, Some((&offer.binding, id)), &refused, Outcome::NotDispatched);
+        let observation = run.introduce(observation);
         self.settle(Settle::finished(id, self.instance, offer.binding.clone(), Outcome::NotDispatched, observation)).await
     }
 
     /// Writes the end of an admitted call, gives the turn back, and closes what is lost.
     async fn end(
-        &self,
+        self: &Arc<Self>,
         mut turn: Turn,
         run: &RunRef,
         admitted: Admitted,
@@ -229,9 +238,7 @@ impl Inner {
             artifact = Some(artifacts::seal(&self.keys, &self.entropy, id, run.agent, picture));
             observation.set("artifact", json!(id));
         }
-        if run.is_successor {
-            observation = observation.in_new_run(run.run);
-        }
+        let observation = run.introduce(observation);
         let mut settle = Settle::finished(admitted.call, self.instance, admitted.binding, outcome, observation);
         settle.refs = refs;
         settle.artifact = artifact;
@@ -239,7 +246,7 @@ impl Inner {
     }
 
     /// Writes the end of a call, trying again for a few seconds: what was sent must not be forgotten over a short outage.
-    async fn settle(&self, settle: Settle) -> Result<ledger::StoredCall, ExecuteError> {
+    async fn settle(self: &Arc<Self>, settle: Settle) -> Result<ledger::StoredCall, ExecuteError> {
         let call = settle.call;
         let mut waits = SETTLE_TRIES.iter();
         loop {
@@ -252,7 +259,8 @@ impl Inner {
                 }
                 Err(error) => {
                     let Some(wait) = waits.next() else {
-                        tracing::error!(%error, call.id = %call, "the end of a call could not be written; recovery will");
+                        tracing::error!(%error, call.id = %call, "the end of a call could not be written yet");
+                        self.tasks.spawn(Arc::clone(self).settle_later(settle));
                         return Err(ExecuteError::Unsettled { id: call });
                     };
                     sleep(*wait).await;
@@ -261,18 +269,30 @@ impl Inner {
         }
     }
 
-    async fn refuse(&self, id: CallId, tool: Tool, refusal: Refusal) -> Result<ledger::StoredCall, ExecuteError> {
-        self.turn_away(id, Observation::refusal(tool, &refusal)).await
+    /// Goes on trying in the background, so that an outage longer than a caller's patience ends with what really happened.
+    async fn settle_later(self: Arc<Self>, settle: Settle) {
+        let until = Instant::now() + limits::CALL_BOUND;
+        while Instant::now() < until {
+            sleep(SETTLE_AGAIN).await;
+            if ledger::settle(&self.db, &self.rules, settle.clone()).await.is_ok() {
+                return;
+            }
+        }
+        tracing::error!(call.id = %settle.call, "the end of a call could not be written; recovery will end it");
+    }
+
+    async fn refuse(&self, run: &RunRef, id: CallId, tool: Tool, refusal: Refusal) -> Result<ledger::StoredCall, ExecuteError> {
+        self.turn_away(run, id, Observation::refusal(tool, &refusal)).await
     }
 
     /// The session is held elsewhere, or the turn didn't come: a browser failure, and no unit consumed.
-    async fn busy(&self, id: CallId, tool: Tool, reason: Reason) -> Result<ledger::StoredCall, ExecuteError> {
+    async fn busy(&self, run: &RunRef, id: CallId, tool: Tool, reason: Reason) -> Result<ledger::StoredCall, ExecuteError> {
         let refused = Refused::new(BrowserStage::BrowserConnection, Phase::Admit, reason);
-        self.turn_away(id, Observation::browser_failure(tool, None, &refused, Outcome::NotDispatched)).await
+        self.turn_away(run, id, Observation::browser_failure(tool, None, &refused, Outcome::NotDispatched)).await
     }
 
-    async fn turn_away(&self, id: CallId, observation: Observation) -> Result<ledger::StoredCall, ExecuteError> {
-        Ok(ledger::refuse(&self.db, id, self.instance, observation).await?.call().clone())
+    async fn turn_away(&self, run: &RunRef, id: CallId, observation: Observation) -> Result<ledger::StoredCall, ExecuteError> {
+        Ok(ledger::refuse(&self.db, id, self.instance, run.introduce(observation)).await?.call().clone())
     }
 
     /// What the door hands out. A repeat of a call that took a screenshot reads the picture again while it lives.
