@@ -132,6 +132,28 @@ async fn d18_d19_fields_with_a_canonical_value_take_it_and_no_other() {
 }
 
 #[tokio::test]
+async fn an_open_list_of_options_is_in_nobodys_way() {
+    let site = Site::page(
+        "<label>Size <select onchange=\"say('size '+this.value)\"><option value=s>Small<option value=m>Medium<option value=l>Large</select></label>
+         <p style='height:300px'></p><button onclick=\"say('next')\">Next</button>",
+    )
+    .await;
+    let mut session = Session::at(&site.url("/")).await;
+    session.click("Size").await.ok();
+    session.click("Next").await.ok();
+    assert!(site.hears("next").await);
+    session.click("Size").await.ok();
+    session.type_into("Size", "Large").await.ok();
+    assert!(site.hears("size l").await);
+    session.click("Next").await.ok();
+    assert_eq!(site.said().iter().filter(|said| *said == "next").count(), 2);
+    assert_eq!(session.control("Size").value.as_deref(), Some("Large"));
+    session.press("Size", "ArrowUp").await.ok();
+    assert!(site.hears("size m").await, "{:?}", site.said());
+    assert_eq!(site.said(), ["next", "size l", "next", "size m"]);
+}
+
+#[tokio::test]
 async fn keys_reach_the_control_and_modifiers_are_let_go() {
     let site = Site::page(
         "<input aria-label=Field value=abc><button>Plain</button><script>
