@@ -5,13 +5,14 @@
 //! Prints a table (or JSON) and ends with 1 when a single kill doubled, lost or lied. Builds of the binary under test lie beside the
 //! example: `cargo build -p formation-testkit --bins --example kills` makes both.
 
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{process::ExitCode, time::Instant};
 
 use anyhow::{Context, bail};
 use formation_testkit::{
     databases::{self, Backend, TestDb},
     kill::{Operation, Point, Scene},
     load,
+    server::Setup,
 };
 use serde_json::json;
 
@@ -58,9 +59,9 @@ struct Line {
 }
 
 fn main() -> ExitCode {
-    match Options::parse(std::env::args()).and_then(|options| Ok((options, binary()?))) {
-        Ok((options, binary)) => {
-            let lines: Vec<Line> = options.backends.iter().flat_map(|backend| on(*backend, &options, &binary)).collect();
+    match Options::parse(std::env::args()).and_then(|options| Ok((options, Setup::beside_this_example()?))) {
+        Ok((options, setup)) => {
+            let lines: Vec<Line> = options.backends.iter().flat_map(|backend| on(*backend, &options, setup.binary())).collect();
             print(&lines, options.is_json);
             ExitCode::from(u8::from(lines.iter().any(|line| !line.wrong.is_empty())))
         }
@@ -69,14 +70,6 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// The server under test is built into the folder above the examples.
-fn binary() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let binary = own.ancestors().nth(2).context("an example lies two folders deep")?.join("formation-under-test");
-    anyhow::ensure!(binary.is_file(), "`{}` isn't built", binary.display());
-    Ok(binary)
 }
 
 fn on(backend: Backend, options: &Options, binary: &std::path::Path) -> Vec<Line> {

@@ -137,6 +137,19 @@ impl Setup {
         Self { binary: binary.into(), options: Vec::new(), flags: Vec::new() }
     }
 
+    /// The server under test that lies beside an example's program: `cargo build --bins --examples` makes both.
+    pub fn beside_this_example() -> anyhow::Result<Self> {
+        let own = std::env::current_exe()?;
+        let binary = own.ancestors().nth(2).context("an example lies two folders deep")?.join("formation-under-test");
+        ensure!(binary.is_file(), "`{}` isn't built", binary.display());
+        Ok(Self::new(binary))
+    }
+
+    /// The server it starts.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     /// With the local browser, which waits no longer than pages of a test need.
     pub fn with_browser(self) -> Self {
         self.flag("--local-browser").timing("action_floor_ms=50,action_stable_ms=100")
