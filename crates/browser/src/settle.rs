@@ -17,6 +17,8 @@ use crate::{
 
 /// What a timer with exactly the period asked for may be late by; without it such a page would pass as being at rest.
 const SLACK: Duration = Duration::from_millis(30);
+/// A page that was seen changing has to keep still at least this long: its next change may be a late one of many.
+const AFTER_CHANGE: Duration = Duration::from_millis(250);
 /// Least time between two looks at the text.
 const POLL: Duration = Duration::from_millis(40);
 /// How long a child frame may take to answer one.
@@ -48,7 +50,7 @@ struct State {
 /// Waits for rest. `true`: the bound came first.
 pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
     let first_document = Instant::now() + FIRST_DOCUMENT;
-    let stable = rest.stable + SLACK;
+    let mut stable = rest.stable + SLACK;
     let mut seen: Option<(State, Instant)> = None;
     let mut installed = None;
     // What was seen before the last stretch before the floor proves nothing.
@@ -88,7 +90,11 @@ pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
                     }
                 }
                 // It may have been taken at any moment until now.
-                _ => seen = Some((state, Instant::now())),
+                Some(_) => {
+                    stable = stable.max(AFTER_CHANGE);
+                    seen = Some((state, Instant::now()));
+                }
+                None => seen = Some((state, Instant::now())),
             },
             None => seen = None,
         }
