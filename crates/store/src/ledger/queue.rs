@@ -91,7 +91,8 @@ pub(crate) fn run_over(reason: EndReason) -> Refusal {
         EndReason::SessionEnded => "its MCP session was ended",
         EndReason::SessionLost => "its browser was lost",
     };
-    Refusal::new(RefusalReason::RunOver, format!("This run is over: {cause}. Nothing was sent; the next call starts a new run."))
+    let next = "with an agent token the next call starts a new run, with a run token a new run has to be opened";
+    Refusal::new(RefusalReason::RunOver, format!("This run is over: {cause}. Nothing was sent; {next}."))
 }
 
 /// The same arguments have the same hash, in whatever order their fields came.
