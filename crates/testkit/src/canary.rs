@@ -144,7 +144,7 @@ mod tests {
             assert!(spelled(&STANDARD.encode(&whole)).contains(&"base64"), "{before}");
             assert!(spelled(&URL_SAFE_NO_PAD.encode(&whole)).contains(&"base64url"), "{before}");
         }
-        let hex: String = VALUE.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let hex = VALUE.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         let query: String = url::form_urlencoded::byte_serialize(VALUE.as_bytes()).collect();
         let json = serde_json::json!({ "value": VALUE }).to_string();
         for (text, spelling) in [

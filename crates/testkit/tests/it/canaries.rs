@@ -1,5 +1,7 @@
 //! Secrets stay in: canaries of every kind this server holds, through ordinary and failing work on both doors, then one scanner over
 //! everything that is written or said (S-04, S-21).
+//!
+//! A canary has no eight characters in a row that anybody would write: no words.
 
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -25,7 +27,7 @@ use crate::stage::{Stage, at, browsing};
 
 const COOKIE: &str = "coQkie%vAlue+for/Canary~1!";
 const SET_LATER: &str = "l4ter-c00kie_oF-the.Page*2";
-const STORED: &str = "stOred \"valUe\" of the p\u{e4}ge & 3";
+const STORED: &str = "stOred\\vAlue\"<x9$p\u{e4}Ge&3{q}";
 const PASSWORD: &str = "paSs'word \"of\" <thE> pag\u{e9}/4";
 const CODE: &str = "oneTime+c0de=Canary#5";
 /// Not a secret: it must be found, or the scanner looks at nothing.
@@ -56,7 +58,7 @@ fn page() -> Page {
 struct Said(Vec<(String, Vec<u8>)>);
 
 impl Said {
-    fn keep(&mut self, what: &str, reply: Reply) -> Value {
+    fn keep(&mut self, what: &str, reply: &Reply) -> Value {
         let mut text = format!("{}\n", reply.status).into_bytes();
         for (name, value) in &reply.headers {
             text.extend_from_slice(name.as_str().as_bytes());
@@ -71,7 +73,7 @@ impl Said {
 
     async fn call(&mut self, run: &Run, tool: &str, arguments: &Value) -> Value {
         let reply = run.call(None, tool, arguments).await.expect("an answer");
-        self.keep(&format!("run API {tool}"), reply)
+        self.keep(&format!("run API {tool}"), &reply)
     }
 
     /// A call that must go well; its observation.
@@ -83,7 +85,7 @@ impl Said {
 
     async fn mcp(&mut self, mcp: &Mcp, method: &str, parameters: &Value) {
         let reply = mcp.post(method, parameters).await.expect("an answer");
-        self.keep(&format!("MCP {method} {}", parameters["name"]), reply);
+        self.keep(&format!("MCP {method} {}", parameters["name"]), &reply);
     }
 }
 
@@ -116,23 +118,23 @@ async fn through_the_run_api(said: &mut Said, stage: &Stage, run: &Run, site: &S
         (http::Method::GET, "/nowhere", Value::Null),
     ] {
         let reply = formation_testkit::http::send(run.client.request(method, path).json(&body)).await.expect("an answer");
-        said.keep(path, reply);
+        said.keep(path, &reply);
     }
     let reply = run.client.get("/v1/run/tools").await.expect("an answer");
-    said.keep("tools", reply);
+    said.keep("tools", &reply);
     for wrong in [&stage.alpha, &stage.client, &run.client.with_token("fmr_not-a-token")] {
         let reply = wrong.get("/v1/run/tools").await.expect("an answer");
-        said.keep("tools with another token", reply);
+        said.keep("tools with another token", &reply);
     }
     // A token where none belongs: in the address, which no log may hold.
     let token = run.client.token().expect("a token");
     for path in [format!("/v1/run/tools?token={token}"), format!("/{token}"), format!("/v1/run/tool-calls/{token}")] {
         let reply = stage.client.get(&path).await.expect("an answer");
-        said.keep("a token in the address", reply);
+        said.keep("a token in the address", &reply);
     }
     let page = said.does(run, "browser_navigate", &at("/login")).await;
     // The browser dies in the middle of a click.
-    site.hold(Hold::Answers("held".into()));
+    site.hold(Hold::Answers("held"));
     let waiting = json!({"action": "click", "ref": reference(&page, "Wait")});
     let caller = run.clone();
     let asked = tokio::spawn(async move { caller.call(None, "browser_act", &waiting).await });
@@ -141,7 +143,7 @@ async fn through_the_run_api(said: &mut Said, stage: &Stage, run: &Run, site: &S
         processes::send(pid, Signal::KILL);
     }
     let reply = asked.await.expect("no panic").expect("an answer");
-    said.keep("a click whose browser dies", reply);
+    said.keep("a click whose browser dies", &reply);
     site.release();
     said.call(run, "browser_read", &json!({})).await;
 }
@@ -163,7 +165,7 @@ async fn through_mcp(said: &mut Said, client: &Client) {
         said.mcp(mcp, "no/such", &json!({})).await;
     }
     let reply = legacy.delete().await.expect("an answer");
-    said.keep("MCP delete", reply);
+    said.keep("MCP delete", &reply);
     said.mcp(&legacy, "tools/list", &json!({})).await;
 }
 
@@ -225,6 +227,11 @@ async fn leaks(db: TestDb) {
         // `doctor` may find something missing on this machine: what it says counts all the same.
         let text = stage.setup.run(&stage.place, words).unwrap_or_else(|error| error.to_string());
         said.0.push((format!("formation {}", words[0]), text.into_bytes()));
+    }
+    for pid in stage.place.browser_processes().into_iter().chain([stage.pid]) {
+        // A process may have ended since it was listed.
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        said.0.push(("a command line".to_owned(), line));
     }
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", stage.pid)).expect("it lives");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");

@@ -12,7 +12,7 @@ use formation_testkit::{
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, at, browsing, plain, set_browser, site_with};
+use crate::stage::{Stage, assert_untouched, at, browsing, plain, set_browser, site_with};
 
 const LIMIT: Duration = Duration::from_secs(15);
 const BOTH: &str = "application/json, text/event-stream";
@@ -47,7 +47,7 @@ fn modern(method: &str, mut parameters: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": parameters})
 }
 
-async fn error_code(reply: &Reply) -> i64 {
+fn error_code(reply: &Reply) -> i64 {
     reply.json()["error"]["code"].as_i64().unwrap_or_else(|| panic!("an error: {reply:?}"))
 }
 
@@ -154,7 +154,7 @@ fn mcp_a_call_given_up_while_it_waits_sends_nothing_chromium() {
         let stage = Stage::of(&db, browsing(&site));
         let run = stage.alpha.open_run(&json!({})).await.expect("a run");
         run.does("browser_navigate", &at("/")).await.expect("a page");
-        site.hold(Hold::Answers("/held".into()));
+        site.hold(Hold::Answers("/held"));
         let caller = run.clone();
         let holding = tokio::spawn(async move { caller.call(None, "browser_navigate", &at("/held")).await });
         assert!(site.sees("/held", LIMIT).await);
@@ -210,7 +210,7 @@ fn mcp_a_long_call_is_answered_as_a_stream_chromium() {
     databases::run(Backend::Sqlite, async |db| {
         let site = site_with("<p>Site").await.with("/held", Page::html("<p>Held"));
         let stage = Stage::of(&db, browsing(&site).timing("keep_alive_ms=500"));
-        site.hold(Hold::Answers("/held".into()));
+        site.hold(Hold::Answers("/held"));
         let client = Mcp::modern(&stage.alpha, None);
         let parameters = json!({"name": "browser_navigate", "arguments": at("/held")});
         let asked = tokio::spawn(async move { client.post("tools/call", &parameters).await });
@@ -255,7 +255,7 @@ fn bar_s10_foreign_hosts_and_origins_are_refused_before_routing() {
             let reply = send(preflight.header("access-control-request-method", "POST")).await.expect("an answer");
             assert_eq!((reply.status, reply.header("access-control-allow-origin")), (403, ""));
         }
-        assert_eq!(crate::stage::contents(&db).await, before);
+        assert_untouched(&db, &before).await;
         for origin in [format!("http://{own}"), format!("http://localhost:{port}")] {
             let reply = posted(&stage.alpha, &[("origin", &origin)], &initialize).await;
             assert_eq!(reply.status, 200, "our own pages may ask: {reply:?}");
@@ -279,24 +279,24 @@ fn mcp_errors_are_the_protocol_s_own() {
                 ("no/such", json!({}), -32601),
             ] {
                 let reply = client.post(method, &parameters).await.expect("an answer");
-                assert_eq!(error_code(&reply).await, code, "{method} {parameters}: {reply:?}");
+                assert_eq!(error_code(&reply), code, "{method} {parameters}: {reply:?}");
             }
             for key in [json!(""), json!("a b"), json!(7), json!("x".repeat(129)), Value::Null] {
                 let parameters = json!({"name": "browser_read", "arguments": {}, "_meta": {"formation/tool_call_id": key}});
                 let reply = client.post("tools/call", &parameters).await.expect("an answer");
-                assert_eq!(error_code(&reply).await, -32602, "{key}: {reply:?}");
+                assert_eq!(error_code(&reply), -32602, "{key}: {reply:?}");
             }
         }
         // Headers that say something else than the body (−32020), a revision nobody knows (−32022), a missing piece (−32602).
         let list = modern("tools/list", json!({}));
         let version = ("mcp-protocol-version", MODERN);
         let mismatch = posted(&stage.alpha, &[version, ("mcp-method", "tools/call")], &list).await;
-        assert_eq!((mismatch.status, error_code(&mismatch).await), (400, -32020), "{mismatch:?}");
+        assert_eq!((mismatch.status, error_code(&mismatch)), (400, -32020), "{mismatch:?}");
         let mut future = list.clone();
         future["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
         let unsupported =
             posted(&stage.alpha, &[("mcp-protocol-version", "2099-01-01"), ("mcp-method", "tools/list")], &future).await;
-        assert_eq!((unsupported.status, error_code(&unsupported).await), (400, -32022), "{unsupported:?}");
+        assert_eq!((unsupported.status, error_code(&unsupported)), (400, -32022), "{unsupported:?}");
         // A batch, an answer, a list: no message of a client's.
         for body in [json!([list]), json!("tools/list"), json!(null), json!(1)] {
             let reply = posted(&stage.alpha, &[version], &body).await;
@@ -321,9 +321,8 @@ fn mcp_errors_are_the_protocol_s_own() {
 #[test]
 fn mcp_a_result_is_one_bounded_text_block_chromium() {
     databases::run(Backend::Sqlite, async |db| {
-        let lines: String = (0..4_000).map(|line| format!("<p>Line {line} says \"quoted\\\" \u{1F600} &amp; é</p>")).collect();
-        let buttons: String =
-            (0..1_000).map(|number| format!("<button>Button \"{number}\" \\ with a long name to fill the page</button>")).collect();
+        let lines = "<p>A line says \"quoted\\\" \u{1F600} &amp; é</p>".repeat(4_000);
+        let buttons = "<button>A \"button\" \\ with a long name to fill the page</button>".repeat(1_000);
         let site = site_with("<p>Small").await.with("/huge", Page::html(&format!("{lines}{buttons}")));
         let stage = Stage::of(&db, browsing(&site));
         let client = Mcp::modern(&stage.alpha, None);

@@ -95,7 +95,7 @@ on_both_databases! {
         let stage = Stage::of(&db, browsing(&site));
         let run = stage.alpha.open_run(&json!({})).await.expect("a run");
         run.does("browser_navigate", &at("/")).await.expect("the page opens");
-        site.hold(Hold::Answers("/held".into()));
+        site.hold(Hold::Answers("/held"));
         let caller = run.clone();
         let call = tokio::spawn(async move { calls(&caller, "browser_navigate", &at("/held")).await });
         assert!(site.sees("/held", LIMIT).await);

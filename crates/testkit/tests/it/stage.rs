@@ -122,3 +122,16 @@ pub(crate) async fn set_browser_config(db: &TestDb, agent: Option<&str>, mode: &
 pub(crate) async fn agent_id(db: &TestDb, slug: &str) -> String {
     db.texts(&format!("SELECT CAST(id AS TEXT) FROM agents WHERE slug = '{slug}'")).await.pop().expect("the agent is there")
 }
+
+/// Fails with the rows that came, went or changed since `before`.
+pub(crate) async fn assert_untouched(db: &TestDb, before: &BTreeMap<String, Vec<String>>) {
+    let after = contents(db).await;
+    let none = Vec::new();
+    let mut touched = Vec::new();
+    for (table, rows) in &after {
+        let earlier = before.get(table).unwrap_or(&none);
+        touched.extend(rows.iter().filter(|row| !earlier.contains(row)).map(|row| format!("{table} has {row}")));
+        touched.extend(earlier.iter().filter(|row| !rows.contains(row)).map(|row| format!("{table} had {row}")));
+    }
+    assert!(touched.is_empty(), "{}", touched.join("\n"));
+}
