@@ -436,8 +436,7 @@ async fn cut_under_a_call(db: TestDb, outage: Option<Duration>) {
         let reply = call(run.clone()).await;
         match reply.status {
             200 => break reply.json(),
-            // One that nobody could write ends with its own bound.
-            202 | 503 if asked.elapsed() < within(60) => tokio::time::sleep(Duration::from_millis(200)).await,
+            202 | 503 if asked.elapsed() < within(30) => tokio::time::sleep(Duration::from_millis(200)).await,
             _ => panic!("no end: {reply:?}\n{}", stage.place.logs()),
         }
     };

@@ -94,7 +94,7 @@ on_both_databases! {
         assert_eq!(stage.reason(&one).await, "deadline");
 
         let deleted = mcp.delete().await.expect("an answer");
-        assert_eq!(deleted.status, 202, "{deleted:?}");
+        assert_eq!(deleted.status, 204, "{deleted:?}");
         let gone = mcp.post("tools/list", &json!({})).await.expect("an answer");
         assert_eq!(gone.status, 404, "{gone:?}");
         assert_eq!(mcp.delete().await.expect("an answer").status, 404);
