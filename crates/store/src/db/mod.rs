@@ -16,7 +16,7 @@ use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use formation_core::{Clock, Entropy, Faults, Timestamp};
 use futures::future::BoxFuture;
 use sqlx::{
-    PgPool, Postgres, Sqlite, SqlitePool,
+    ConnectOptions as _, Connection as _, PgPool, Postgres, Sqlite, SqlitePool,
     postgres::{PgArguments, PgConnectOptions, PgPoolOptions},
     query::Query,
     sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -115,6 +115,7 @@ struct Shared {
     faults: Faults,
 }
 
+#[derive(Clone)]
 enum Pools {
     Sqlite { writer: SqlitePool, readers: SqlitePool },
     Postgres(PgPool),
@@ -141,12 +142,9 @@ impl Db {
     }
 
     /// The same database with named places that may stop the process; for the binary under test.
-    pub fn with_faults(self, faults: Faults) -> Self {
-        let shared = Arc::into_inner(self.0).map_or_else(
-            || unreachable!("faults are set right after opening, before the handle is shared"),
-            |shared| Shared { faults, ..shared },
-        );
-        Self(Arc::new(shared))
+    pub fn with_faults(&self, faults: Faults) -> Self {
+        let Shared { pools, time, entropy, .. } = &*self.0;
+        Self(Arc::new(Shared { pools: pools.clone(), time: time.clone(), entropy: entropy.clone(), faults }))
     }
 
     /// Which engine it is.
@@ -386,6 +384,8 @@ async fn open_postgres(url: &str) -> Result<Pools, OpenError> {
         .statement_cache_capacity(CACHED_STATEMENTS)
         // READ COMMITTED is what the locks are made for, whatever the server's default says.
         .options([("default_transaction_isolation", "read committed")]);
+    // Once without the pool: it would try again for as long as a caller may wait, and a wrong address should say so now.
+    options.connect().await.map_err(StoreError::from)?.close().await.map_err(StoreError::from)?;
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(PATIENCE)
