@@ -1,9 +1,10 @@
 //! R-01 in full: kills at each point of each operation, many times, then kills at random moments under load.
 //!
-//! `cargo run -p formation-testkit --example kills -- [--rounds N] [--random N] [--database sqlite|postgres] [--json]`
+//! `cargo run -p formation-testkit --example kills -- [ROUNDS] [--random N] [--database sqlite|postgres] [--json]`
 //!
-//! Prints a table (or JSON) and ends with 1 when a single kill doubled, lost or lied. Builds of the binary under test lie beside the
-//! example: `cargo build -p formation-testkit --bins --example kills` makes both.
+//! ROUNDS (20) kills at each point and twice as many at random moments, on both databases, unless the options say otherwise. Prints
+//! a table (or JSON) and ends with 1 when a single kill doubled, lost or lied. The server under test must have been built into the
+//! folder above the examples: `cargo build -p formation-testkit --bin formation-under-test`.
 
 use std::{process::ExitCode, time::Instant};
 
@@ -19,21 +20,20 @@ use serde_json::json;
 #[derive(Debug, Clone)]
 struct Options {
     rounds: u32,
-    random: u32,
+    random: Option<u32>,
     backends: Vec<Backend>,
     is_json: bool,
 }
 
 impl Options {
     fn parse(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
-        let mut options = Self { rounds: 20, random: 0, backends: vec![Backend::Sqlite, Backend::Postgres], is_json: false };
+        let mut options = Self { rounds: 20, random: None, backends: vec![Backend::Sqlite, Backend::Postgres], is_json: false };
         let mut words = words.skip(1);
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("`{word}` wants a value"));
             match word.as_str() {
                 "--json" => options.is_json = true,
-                "--rounds" => options.rounds = value()?.parse()?,
-                "--random" => options.random = value()?.parse()?,
+                "--random" => options.random = Some(value()?.parse()?),
                 "--database" => {
                     options.backends = match value()?.as_str() {
                         "sqlite" => vec![Backend::Sqlite],
@@ -41,7 +41,9 @@ impl Options {
                         other => bail!("`{other}` is no database"),
                     }
                 }
-                _ => bail!("`{word}` is no option of kills"),
+                _ => {
+                    options.rounds = word.parse().with_context(|| format!("`{word}` is neither an option of kills nor a number"))?
+                }
             }
         }
         Ok(options)
@@ -103,13 +105,14 @@ async fn all(db: TestDb, options: &Options, binary: &std::path::Path, backend: &
             lines.push(line);
         }
     }
-    if options.random > 0 {
+    let random = options.random.unwrap_or(2 * options.rounds);
+    if random > 0 {
         let started = Instant::now();
-        let wrong = match load::kills(&scene, options.random).await {
+        let wrong = match load::kills(&scene, random).await {
             Ok(()) => Vec::new(),
             Err(error) => vec![format!("{error:#}")],
         };
-        let milliseconds = started.elapsed().as_millis() / u128::from(options.random);
+        let milliseconds = started.elapsed().as_millis() / u128::from(random);
         lines.push(Line {
             backend,
             operation: "navigate",
