@@ -113,14 +113,7 @@ async fn all(db: TestDb, options: &Options, binary: &std::path::Path, backend: &
             Err(error) => vec![format!("{error:#}")],
         };
         let milliseconds = started.elapsed().as_millis() / u128::from(random);
-        lines.push(Line {
-            backend,
-            operation: "navigate",
-            point: "random, under load",
-            kills: options.random,
-            wrong,
-            milliseconds,
-        });
+        lines.push(Line { backend, operation: "navigate", point: "random, under load", kills: random, wrong, milliseconds });
     }
     Ok(lines)
 }
