@@ -42,7 +42,8 @@ impl Options {
                     }
                 }
                 _ => {
-                    options.rounds = word.parse().with_context(|| format!("`{word}` is neither an option of kills nor a number"))?
+                    options.rounds =
+                        word.parse().with_context(|| format!("`{word}` is neither an option of kills nor a number"))?;
                 }
             }
         }
