@@ -12,6 +12,7 @@ use formation_testkit::{
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::stage::{HOST, Stage, at, browsing, plain, site_with};
 
@@ -346,6 +347,20 @@ fn t7_a_page_that_does_not_load_says_why_chromium() {
     });
 }
 
+/// A listener that answers whatever comes in plain HTTP, a TLS greeting too.
+async fn without_tls() -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+    let address = listener.local_addr().expect("a bound address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // A browser that hangs up first has seen enough.
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    });
+    address
+}
+
 /// T7: what a site answers is told apart from what went wrong on the way: a challenge, nothing, a download, silence, another protocol.
 #[test]
 fn t7_what_a_site_answers_is_told_apart_chromium() {
@@ -362,7 +377,7 @@ fn t7_what_a_site_answers_is_told_apart_chromium() {
                     .with_header("content-disposition", "attachment; filename=x.bin"),
             )
             .with("/silent", Page::html("<p>Never"));
-        let setup = browsing(&site).name(&format!("{HOST}:443"), site.address()).timing("navigation_load_ms=2500");
+        let setup = browsing(&site).name(&format!("{HOST}:443"), without_tls().await).timing("navigation_load_ms=2500");
         let stage = Stage::of(&db, setup);
         let (run, _) = opened(&stage).await;
         let failed = call(&run, "browser_navigate", &json!({"url": format!("https://{HOST}/")})).await;
@@ -378,7 +393,10 @@ fn t7_what_a_site_answers_is_told_apart_chromium() {
         assert_failure(&failed, "timeout", "input_dispatched", "inspect_then_decide");
         assert_eq!(failed["outcome"], "failed", "known: the page did not load");
         for (path, note) in [("/nothing", "no_content_204"), ("/file", "download_blocked")] {
+            // The page stays, so one must be there that can be read.
+            run.does("browser_navigate", &at("/")).await.expect("the page opens");
             let seen = run.does("browser_navigate", &at(path)).await.expect("a success with a note");
+            assert!(seen["text"].as_str().is_some_and(|text| text.contains("Site")), "{path}: {seen}");
             assert!(seen["notes"].as_array().is_some_and(|notes| notes.contains(&json!(note))), "{path}: {seen}");
         }
         let seen = run.does("browser_navigate", &at("/missing")).await.expect("a page is a page");
