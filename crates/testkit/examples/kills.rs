@@ -6,12 +6,15 @@
 //! a table (or JSON) and ends with 1 when a single kill doubled, lost or lied. The server under test must have been built into the
 //! folder above the examples: `cargo build -p formation-testkit --bin formation-under-test`.
 
-use std::{process::ExitCode, time::Instant};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use formation_testkit::{
     databases::{self, Backend, TestDb},
-    kill::{Operation, Point, Scene},
+    kill::{BROWSER_ENDS, Operation, Point, Scene},
     load,
     server::Setup,
 };
@@ -58,7 +61,10 @@ struct Line {
     point: &'static str,
     kills: u32,
     wrong: Vec<String>,
-    milliseconds: u128,
+    /// One kill with what comes before and after.
+    cycle: Duration,
+    /// No browser outlived its server longer.
+    browsers: Duration,
 }
 
 fn main() -> ExitCode {
@@ -99,9 +105,9 @@ async fn all(db: TestDb, options: &Options, binary: &std::path::Path, backend: &
                     wrong.push(format!("{key}: {error:#}"));
                 }
             }
-            let milliseconds = started.elapsed().as_millis() / u128::from(options.rounds);
-            let line =
-                Line { backend, operation: operation.name(), point: point.name(), kills: options.rounds, wrong, milliseconds };
+            let (kills, cycle) = (options.rounds, started.elapsed() / options.rounds);
+            let (operation, point) = (operation.name(), point.name());
+            let line = Line { backend, operation, point, kills, wrong, cycle, browsers: BROWSER_ENDS };
             write_out(&mut std::io::stderr(), &row(&line));
             lines.push(line);
         }
@@ -109,19 +115,20 @@ async fn all(db: TestDb, options: &Options, binary: &std::path::Path, backend: &
     let random = options.random.unwrap_or(2 * options.rounds);
     if random > 0 {
         let started = Instant::now();
-        let wrong = match load::kills(&scene, random).await {
-            Ok(()) => Vec::new(),
-            Err(error) => vec![format!("{error:#}")],
+        let (wrong, browsers) = match load::kills(&scene, random).await {
+            Ok(slowest) => (Vec::new(), slowest),
+            Err(error) => (vec![format!("{error:#}")], Duration::ZERO),
         };
-        let milliseconds = started.elapsed().as_millis() / u128::from(random);
-        lines.push(Line { backend, operation: "navigate", point: "random, under load", kills: random, wrong, milliseconds });
+        let cycle = started.elapsed() / random;
+        lines.push(Line { backend, operation: "navigate", point: "random, under load", kills: random, wrong, cycle, browsers });
     }
     Ok(lines)
 }
 
 fn row(line: &Line) -> String {
-    let Line { backend, operation, point, kills, wrong, milliseconds } = line;
-    format!("{backend:<9} {operation:<9} {point:<19} {kills:>5} {:>6} {milliseconds:>7}", wrong.len())
+    let Line { backend, operation, point, kills, wrong, cycle, browsers } = line;
+    let (wrong, cycle, browsers) = (wrong.len(), cycle.as_millis(), browsers.as_millis());
+    format!("{backend:<9} {operation:<9} {point:<19} {kills:>5} {wrong:>6} {cycle:>9} {browsers:>16}")
 }
 
 fn print(lines: &[Line], is_json: bool) {
@@ -132,20 +139,24 @@ fn print(lines: &[Line], is_json: bool) {
             .map(|line| {
                 json!({
                     "database": line.backend, "operation": line.operation, "point": line.point, "kills": line.kills,
-                    "wrong": line.wrong, "cycle_ms": u64::try_from(line.milliseconds).unwrap_or(u64::MAX),
+                    "wrong": line.wrong, "cycle_ms": milliseconds(line.cycle), "browsers_gone_ms": milliseconds(line.browsers),
                 })
             })
             .collect();
         write_out(&mut out, &json!({"bar": "R-01", "lines": all}).to_string());
         return;
     }
-    write_out(&mut out, "database  operation point               kills  wrong cycle/ms");
+    write_out(&mut out, "database  operation point               kills  wrong  cycle/ms browsers gone/ms");
     for line in lines {
         write_out(&mut out, &row(line));
         for wrong in &line.wrong {
             write_out(&mut out, &format!("  {wrong}"));
         }
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A reader that went away is no error.

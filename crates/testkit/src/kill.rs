@@ -169,8 +169,8 @@ impl Scene {
     /// How often the site saw the effect of `key`.
     pub fn seen(&self, operation: Operation, key: &str) -> usize {
         match operation {
-            Operation::Navigate => self.site.count(&format!("/open?key={key}")),
-            Operation::Click => self.site.count(&format!("/said?word={key}")),
+            Operation::Navigate => self.site.count_ending(&format!("/open?key={key}")),
+            Operation::Click => self.site.count_ending(&format!("/said?word={key}")),
         }
     }
 

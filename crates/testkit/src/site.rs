@@ -145,6 +145,11 @@ impl Site {
         self.shared.log.borrow().iter().filter(|line| line.contains(word)).count()
     }
 
+    /// How many requests so far have a target that ends with `word`: keys that begin alike are told apart.
+    pub fn count_ending(&self, word: &str) -> usize {
+        self.shared.log.borrow().iter().filter(|line| line.ends_with(word)).count()
+    }
+
     /// Waits until a request with `word` in its target has come; `false` when none did `within` that time.
     pub async fn sees(&self, word: &str, within: Duration) -> bool {
         has(&self.shared.log, word, within).await
