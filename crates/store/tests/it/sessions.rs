@@ -48,13 +48,13 @@ on_both_databases! {
         };
         let behind = |purpose| { let knock = knock(purpose); test.db.write(move |tx| Box::pin(async move { runs::behind(tx, &knock).await })) };
         for told in [true, false] {
-            test.hands.forward(Duration::from_millis(1));
             let Ok(Behind::Open { run, .. }) = behind(Purpose::Call).await else { panic!("an open run") };
             let scene = Scene { run: run.id, ..Scene::for_agent(&test, agent).await };
             let (call, grant) = scene.admitted(Tool::BrowserRead).await;
             assert_eq!(browser_sessions::lost(&test.db, session(&grant).id, told).await, Ok(true));
             assert_eq!(browser_sessions::lost(&test.db, session(&grant).id, told).await, Ok(false), "once");
             scene.settle(scene.finished(call, Tool::BrowserRead, Outcome::Failed)).await;
+            test.hands.forward(Duration::from_millis(1));
             let next = behind(Purpose::Call).await.expect("the door answers");
             if told {
                 assert!(matches!(next, Behind::Open { announce: true, .. }), "{next:?}");
