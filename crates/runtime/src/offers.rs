@@ -88,18 +88,19 @@ impl Runtime {
         Ok(recorded.into_iter().map(|offer| Offer { tool: offer.tool, offer: Some(offer.id) }).collect())
     }
 
-    /// Watches what `caller` is offered, from now on.
-    pub fn watch_offers(&self, caller: Caller) -> OfferWatch {
-        OfferWatch { runtime: self.clone(), caller, seen: None }
+    /// Watches what `caller` is offered, from what it is when this returns.
+    pub async fn watch_offers(&self, caller: Caller) -> Result<OfferWatch, RuntimeError> {
+        let seen = self.0.granted(caller.agent()).await?;
+        Ok(OfferWatch { runtime: self.clone(), caller, seen })
     }
 }
 
 /// A listener's view of its offers. What changes between two waits is told by the second.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OfferWatch {
     runtime: Runtime,
     caller: Caller,
-    seen: Option<Vec<NewOffer>>,
+    seen: Vec<NewOffer>,
 }
 
 impl OfferWatch {
@@ -110,12 +111,11 @@ impl OfferWatch {
             if tokens::is_good(&inner.db, self.caller.token()).await.is_ok_and(|is_good| !is_good) {
                 return Change::Revoked;
             }
-            if let Ok(now) = inner.granted(self.caller.agent()).await {
-                let changed = self.seen.as_ref().is_some_and(|seen| *seen != now);
-                self.seen = Some(now);
-                if changed {
-                    return Change::Offers;
-                }
+            if let Ok(now) = inner.granted(self.caller.agent()).await
+                && now != self.seen
+            {
+                self.seen = now;
+                return Change::Offers;
             }
             tokio::time::sleep(inner.timing.poll).await;
         }

@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use formation_core::{McpSessionId, limits, refusal::Code};
-use formation_runtime::{Caller, Runtime, Which};
+use formation_runtime::{Caller, OfferWatch, Runtime, Which};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 use rmcp::{
     model::{ErrorCode, RequestId},
@@ -75,6 +75,8 @@ pub(super) struct Entered {
     pub(super) conversation: Option<String>,
     /// Set by `initialize`, told in the answer's header.
     pub(super) opened: Arc<OnceLock<McpSessionId>>,
+    /// What a subscription watches: made before it is acknowledged, so that no change in between is missed.
+    pub(super) watch: Option<OfferWatch>,
 }
 
 impl Entered {
@@ -192,7 +194,8 @@ pub(crate) async fn get(AnyCaller(caller): AnyCaller, State(doors): State<Doors>
     let seat = doors.mcp.seats.take(caller.token()).ok_or_else(|| {
         Problem::new(Code::RateLimited).detail(format!("A token holds at most {} streams at once.", Seats::PER_TOKEN))
     })?;
-    Ok(notices::stream(doors.runtime, caller, session, doors.mcp.closing, doors.mcp.timers.keep_alive, seat))
+    let watch = doors.runtime.watch_offers(caller.clone()).await?;
+    Ok(notices::stream(doors.runtime, caller, watch, session, doors.mcp.closing, doors.mcp.timers.keep_alive, seat))
 }
 
 /// Ends a legacy session and its run. A run token has no session to end.
@@ -232,7 +235,11 @@ async fn enter(
         (Caller::Agent { .. }, Era::Legacy) if message["method"] == "initialize" => Which::Current,
         (Caller::Agent { .. }, Era::Legacy) => Which::Session(known_session(runtime, &caller, headers).await?),
     };
-    Ok(Entered { caller, era, which, conversation: conversation(headers)?, opened: Arc::default() })
+    let watch = match message["method"].as_str() {
+        Some("subscriptions/listen") => Some(runtime.watch_offers(caller.clone()).await?),
+        _ => None,
+    };
+    Ok(Entered { caller, era, which, conversation: conversation(headers)?, opened: Arc::default(), watch })
 }
 
 /// A request on a closed database gets its answer in JSON-RPC, which clients show; what has no answer gets the problem.

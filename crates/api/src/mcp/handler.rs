@@ -154,10 +154,11 @@ impl ServerHandler for Handler {
 
     /// Tells of changed grants until the client hangs up or the server stops.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let caller = &entered(context.request_context())?.caller;
+        let entered = entered(context.request_context())?;
         let too_many = || ErrorData::invalid_request("this token holds too many streams", None);
-        let _seat = self.seats.take(caller.token()).ok_or_else(too_many)?;
-        let mut watch = self.runtime.watch_offers(caller.clone());
+        let _seat = self.seats.take(entered.caller.token()).ok_or_else(too_many)?;
+        let unwatched = || ErrorData::internal_error("the subscription did not come through the gate", None);
+        let mut watch = entered.watch.clone().ok_or_else(unwatched)?;
         loop {
             tokio::select! {
                 () = self.closing.cancelled() => return Ok(()),

@@ -49,16 +49,17 @@ async fn is_wanted(runtime: &Runtime, caller: &Caller, session: Option<McpSessio
     }
 }
 
-/// Opens the stream.
+/// Opens the stream. `watch` was made before the answer's head: a change from here on is told.
 pub(super) fn stream(
     runtime: Runtime,
     caller: Caller,
+    watch: OfferWatch,
     session: Option<McpSessionId>,
     closing: CancellationToken,
     keep_alive: Duration,
     seat: Seat,
 ) -> Response {
-    let change = next_change(runtime.watch_offers(caller.clone()));
+    let change = next_change(watch);
     let notices = Notices { runtime, caller, session, closing, comments: patient::comments(keep_alive), change, _seat: seat };
     patient::events(Body::from_stream(stream::unfold(notices, Notices::next)))
 }
