@@ -182,41 +182,42 @@ impl<'l> Prepared<'l> {
         }
         let policy = DialogPolicy::of(&live.pump, dialog, matches!(plan, Plan::Navigate { .. }));
         let done = Box::pin(send(live, plan, deadline)).await;
-        let done = done.map_err(|error| match error {
+        let (done, since) = done.map_err(|error| match error {
             DispatchError::Unknown(reason) => DispatchError::Unknown(look::wedged(live, reason)),
             error => error,
         })?;
         // From here on the page moves by itself, and what it asks is its own business again.
         live.pump.tabs().leaving = false;
-        Ok(Dispatched { live, done, policy, since: Instant::now(), deadline })
+        Ok(Dispatched { live, done, policy, since, deadline })
     }
 }
 
-async fn send(live: &Live, plan: Plan, deadline: Instant) -> Result<Finished, DispatchError> {
-    match plan {
+/// What was done, and when its last command was acknowledged.
+async fn send(live: &Live, plan: Plan, deadline: Instant) -> Result<(Finished, Instant), DispatchError> {
+    Ok(match plan {
         Plan::Navigate { shown, url } => {
             navigate::go(live, &shown, &url, deadline).await?;
-            Ok(Finished::Navigated { url })
+            (Finished::Navigated { url }, Instant::now())
         }
         Plan::Click { target, spot } => {
-            let Sent { notes } = input::click(live, &target, spot, deadline).await?;
-            Ok(Finished::Acted { typed: None, notes })
+            let Sent { notes, acknowledged } = input::click(live, &target, spot, deadline).await?;
+            (Finished::Acted { typed: None, notes }, acknowledged)
         }
         Plan::Insert { target, text } => {
-            let Sent { notes } = input::insert(live, &target, &text, deadline).await?;
+            let Sent { notes, acknowledged } = input::insert(live, &target, &text, deadline).await?;
             let typed = Typed { frame: target.frame, reference: target.reference, text };
-            Ok(Finished::Acted { typed: Some(typed), notes })
+            (Finished::Acted { typed: Some(typed), notes }, acknowledged)
         }
         Plan::Assign { target, value } => {
-            let Sent { notes } = input::assign(live, &target, &value, deadline).await?;
+            let Sent { notes, acknowledged } = input::assign(live, &target, &value, deadline).await?;
             let typed = Typed { frame: target.frame, reference: target.reference, text: value };
-            Ok(Finished::Acted { typed: Some(typed), notes })
+            (Finished::Acted { typed: Some(typed), notes }, acknowledged)
         }
         Plan::Press { target, chord } => {
-            let Sent { notes } = input::press(live, &target, chord, deadline).await?;
-            Ok(Finished::Acted { typed: None, notes })
+            let Sent { notes, acknowledged } = input::press(live, &target, chord, deadline).await?;
+            (Finished::Acted { typed: None, notes }, acknowledged)
         }
-    }
+    })
 }
 
 impl Dispatched<'_> {

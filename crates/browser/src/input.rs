@@ -30,6 +30,8 @@ const HOVER_FRAMES: usize = 5;
 pub(crate) struct Sent {
     /// What is to be said about it.
     pub(crate) notes: Vec<Note>,
+    /// When the last of them was.
+    pub(crate) acknowledged: Instant,
 }
 
 /// One left click: moved, pressed, released.
@@ -58,7 +60,8 @@ pub(crate) async fn click(live: &Live, target: &Target, spot: Spot, deadline: In
     }
     live.rules.faults.at("send.mid");
     input.send(&release).await?;
-    Ok(Sent { notes: delivery_note(delivered(live, target, deadline).await) })
+    let acknowledged = Instant::now();
+    Ok(Sent { notes: delivery_note(delivered(live, target, deadline).await), acknowledged })
 }
 
 fn pointer(kind: &'static str, at: Spot, button: &'static str, buttons: u8, click_count: u8) -> MouseEvent<'static> {
@@ -95,7 +98,7 @@ async fn under_pointer(live: &Live, target: &Target, spot: Spot, deadline: Insta
 pub(crate) async fn insert(live: &Live, target: &Target, text: &str, deadline: Instant) -> Result<Sent, DispatchError> {
     is_focused(live, target, deadline).await?;
     if text.is_empty() && holds(live, target, "", deadline).await == Some(true) {
-        return Ok(Sent { notes: Vec::new() });
+        return Ok(Sent { notes: Vec::new(), acknowledged: Instant::now() });
     }
     let selected: Done = ask_before(live, target, &Op::Select { reference: &target.reference }, deadline).await?;
     aim::stands(selected.standing).map_err(DispatchError::NothingSent)?;
@@ -112,13 +115,14 @@ pub(crate) async fn insert(live: &Live, target: &Target, text: &str, deadline: I
         listen(live, target, &["beforeinput"], deadline).await?;
         input.send(&cdp::InsertText { text }).await?;
     }
+    let acknowledged = Instant::now();
     match delivered(live, target, deadline).await {
         // It went into another field, or nowhere: neither may pass as done.
         Some(Seen::Other) => Err(DispatchError::Unknown(Reason::ValueNotAccepted)),
         Some(Seen::Nothing) if holds(live, target, text, deadline).await == Some(false) => {
             Err(DispatchError::Unknown(Reason::ValueNotAccepted))
         }
-        _ => Ok(Sent { notes: Vec::new() }),
+        _ => Ok(Sent { notes: Vec::new(), acknowledged }),
     }
 }
 
@@ -133,8 +137,8 @@ pub(crate) async fn assign(live: &Live, target: &Target, value: &str, deadline: 
             Err(DispatchError::NothingSent(aim::stands(assigned.standing).err().unwrap_or(Reason::StaleRef)))
         }
         Ok(Some(assigned)) => match assigned.outcome {
-            Assignment::Held => Ok(Sent { notes: Vec::new() }),
-            Assignment::Differs => Ok(Sent { notes: vec![Note::ValueDiffers] }),
+            Assignment::Held => Ok(Sent { notes: Vec::new(), acknowledged: Instant::now() }),
+            Assignment::Differs => Ok(Sent { notes: vec![Note::ValueDiffers], acknowledged: Instant::now() }),
             Assignment::Refused => Err(DispatchError::NothingSent(Reason::InvalidValue)),
         },
         Ok(None) => Err(DispatchError::NothingSent(Reason::DocumentChanged)),
@@ -161,7 +165,8 @@ pub(crate) async fn press(live: &Live, target: &Target, chord: Chord, deadline: 
             return Err(error);
         }
     }
-    Ok(Sent { notes: delivery_note(delivered(live, target, deadline).await) })
+    let acknowledged = Instant::now();
+    Ok(Sent { notes: delivery_note(delivered(live, target, deadline).await), acknowledged })
 }
 
 /// The commands of one action, in order: what an error means depends on whether it is the first.

@@ -21,6 +21,8 @@ const SLACK: Duration = Duration::from_millis(30);
 const AFTER_CHANGE: Duration = Duration::from_millis(250);
 /// Least time between two looks at the text.
 const POLL: Duration = Duration::from_millis(40);
+/// What the first look may take without putting the end of the wait off.
+const FIRST_LOOK: Duration = Duration::from_millis(60);
 /// How long a child frame may take to answer one.
 const CHILD: Duration = Duration::from_millis(400);
 /// How often a page on its way elsewhere is asked again.
@@ -53,8 +55,8 @@ pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
     let mut stable = rest.stable + SLACK;
     let mut seen: Option<(State, Instant)> = None;
     let mut installed = None;
-    // What was seen before the last stretch before the floor proves nothing.
-    let first_look = rest.floor.checked_sub(stable).unwrap_or(rest.floor);
+    // What was seen long before the last stretch before the floor proves nothing; a look takes a moment itself.
+    let first_look = rest.floor.checked_sub(stable + FIRST_LOOK).unwrap_or(rest.floor);
     tokio::time::sleep_until(first_look.min(rest.bound)).await;
     loop {
         let shown = live.shown(rest.bound).await;
@@ -94,7 +96,8 @@ pub(crate) async fn settle(live: &Live, rest: Rest) -> Result<bool, Reason> {
                     stable = stable.max(AFTER_CHANGE);
                     seen = Some((state, Instant::now()));
                 }
-                None => seen = Some((state, Instant::now())),
+                // Taken between `looked` and now; the slack covers what a quick look leaves open.
+                None => seen = Some((state, looked.max(Instant::now() - SLACK))),
             },
             None => seen = None,
         }

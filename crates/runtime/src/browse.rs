@@ -98,16 +98,21 @@ impl Inner {
             Effect::Act { .. } => BrowserStage::Input,
         };
         let sent = |reason| Refused::new(stage, Phase::Dispatch, reason);
+        let started = Instant::now();
         let prepared = match formation_browser::prepare(live, effect, admitted.session.refs.as_ref(), deadline).await {
             Ok(prepared) => prepared,
             Err(refused) => return Ok(admitted.failed(&refused, Outcome::NotDispatched)),
         };
+        let checked = Instant::now();
         let Some(permit) = ledger::dispatching(&self.db, admitted.call, self.instance, &admitted.session).await? else {
             // Settled meanwhile, our lease lapsed or the session is to close: nothing may be sent.
             return Ok(admitted.failed(&sent(Reason::SessionLost), Outcome::NotDispatched));
         };
         self.faults.at("send.before");
-        Ok(match prepared.dispatch(permit).await {
+        let recorded = Instant::now();
+        let sending = prepared.dispatch(permit).await;
+        let dispatched = Instant::now();
+        let ending = match sending {
             Err(DispatchError::NothingSent(reason)) => admitted.failed(&sent(reason), Outcome::NotDispatched),
             Err(DispatchError::Known(reason)) => admitted.known(&sent(reason)),
             Err(DispatchError::Unknown(reason)) => admitted.failed(&sent(reason), Outcome::Uncertain),
@@ -115,7 +120,17 @@ impl Inner {
                 Ok(view) => admitted.saw(view, nonce, 0),
                 Err(refused) => admitted.failed(&refused, Outcome::InputDispatched),
             },
-        })
+        };
+        let millis = |from: Instant, to: Instant| u64::try_from((to - from).as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(
+            call.id = %admitted.call,
+            prepare_ms = millis(started, checked),
+            record_ms = millis(checked, recorded),
+            dispatch_ms = millis(recorded, dispatched),
+            observe_ms = millis(dispatched, Instant::now()),
+            "an effect ended"
+        );
+        Ok(ending)
     }
 
     /// The connection to the session's browser: the one kept here, or a new browser for a new session. A lost one is never
