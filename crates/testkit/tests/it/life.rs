@@ -216,9 +216,10 @@ fn a_browser_that_dies_under_a_navigation_leaves_it_uncertain() {
 fn a_wedged_browser_is_a_classified_failure_in_time() {
     run(Backend::Sqlite, |db| async move {
         let mut stage = Stage::of(&db).await;
-        stage.setup = stage.setup.timing("operation_ms=3000,command_ms=2000,navigation_load_ms=2000");
+        stage.setup = stage.setup.timing("operation_ms=9000,command_ms=4000,navigation_load_ms=6000");
         let token = stage.token();
         let server = stage.start();
+        // A browser's first page on a busy machine takes seconds of the shrunk operation, so it isn't shrunk further.
         let run = opened(&server.client.with_token(&token), "one").await;
         let browsers = stage.place.browsers();
         assert_eq!(browsers.len(), 1);
@@ -228,7 +229,7 @@ fn a_wedged_browser_is_a_classified_failure_in_time() {
         {
             let asked = Instant::now();
             let answer = run.call(None, tool, &arguments).await.expect("an answer").json();
-            assert!(asked.elapsed() < within(9), "{tool} took {:?}", asked.elapsed());
+            assert!(asked.elapsed() < within(15), "{tool} took {:?}", asked.elapsed());
             assert!(expected.contains(&answer["outcome"].as_str().unwrap_or_default()), "{answer}");
             assert!(answer["observation"]["browser_failure"]["reason"].is_string(), "{answer}");
         }
