@@ -62,14 +62,6 @@ impl Catalog {
         self
     }
 
-    /// With a vendor that isn't in [`ENTRIES`], before all others: a test's own, with an account of the environment.
-    pub fn with_browsers(mut self, vendor: VendorId, browsers: Arc<dyn Browsers>) -> Self {
-        self.order.insert(0, (vendor.clone(), vec![Capability::Browser]));
-        self.environment.push(EnvironmentAccount { vendor: vendor.clone(), fingerprint: "0000000000000000".to_owned() });
-        self.browsers.insert(vendor, browsers);
-        self
-    }
-
     /// The vendors that implement `capability`, in catalog order.
     pub fn order(&self, capability: Capability) -> Vec<VendorId> {
         self.order.iter().filter(|(_, capabilities)| capabilities.contains(&capability)).map(|(vendor, _)| vendor.clone()).collect()
