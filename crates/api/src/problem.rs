@@ -186,15 +186,30 @@ pub const fn status(code: Code) -> StatusCode {
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         // The last three stand in the `problem` of a call, under 200; as an answer of their own they'd be conflicts.
-        Code::SlugTaken | Code::IdReused | Code::AlreadySettled | Code::RunOver | Code::Cancelled | Code::HolderGone => {
-            StatusCode::CONFLICT
-        }
+        Code::StaleVersion
+        | Code::ProfileInUse
+        | Code::ManagedByEnvironment
+        | Code::LastOwner
+        | Code::SlugTaken
+        | Code::IdReused
+        | Code::AlreadySettled
+        | Code::RunOver
+        | Code::Cancelled
+        | Code::HolderGone => StatusCode::CONFLICT,
+        Code::AccountRequired | Code::CredentialRequired => StatusCode::PRECONDITION_FAILED,
         Code::ArtifactExpired => StatusCode::GONE,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::UriTooLong => StatusCode::URI_TOO_LONG,
         Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        Code::UnknownField | Code::InvalidValue | Code::InvalidBody => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::UnknownField
+        | Code::InvalidValue
+        | Code::InvalidBody
+        | Code::BlankCredential
+        | Code::LimitAboveInstall
+        | Code::AllowedHostsRequired
+        | Code::PolicyNotEnforceable
+        | Code::ErrorEvidence => StatusCode::UNPROCESSABLE_ENTITY,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Code::StoreUnavailable | Code::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
@@ -210,6 +225,17 @@ pub(crate) const fn title(code: Code) -> &'static str {
         Code::Forbidden => "Not with this credential",
         Code::NotFound => "There is nothing here for you",
         Code::MethodNotAllowed => "Not with this method",
+        Code::StaleVersion => "Somebody else changed it meanwhile",
+        Code::ProfileInUse => "A browser uses the profile",
+        Code::ManagedByEnvironment => "The server's environment decides this",
+        Code::LastOwner => "The last owner has to stay",
+        Code::AccountRequired => "An account of this vendor is needed first",
+        Code::CredentialRequired => "A new account needs its credential",
+        Code::BlankCredential => "The credential is blank",
+        Code::LimitAboveInstall => "More than the install allows",
+        Code::AllowedHostsRequired => "The hostname list has to be said",
+        Code::PolicyNotEnforceable => "The provider can't enforce this",
+        Code::ErrorEvidence => "An error is no evidence",
         Code::SlugTaken => "The slug names another agent",
         Code::IdReused => "The id stands for another call",
         Code::AlreadySettled => "The call is settled",
@@ -238,19 +264,43 @@ mod tests {
     /// The table of contract.md, Conventions.
     #[test]
     fn every_code_has_the_status_the_contract_gives_it() {
-        let table: [(u16, &[&str]); 13] = [
+        let table: [(u16, &[&str]); 14] = [
             (400, &["invalid_json", "malformed_id"]),
             (401, &["unauthenticated"]),
             (403, &["forbidden"]),
             (404, &["not_found"]),
             (405, &["method_not_allowed"]),
-            (409, &["slug_taken", "id_reused", "already_settled"]),
+            (
+                409,
+                &[
+                    "stale_version",
+                    "slug_taken",
+                    "id_reused",
+                    "profile_in_use",
+                    "already_settled",
+                    "managed_by_environment",
+                    "last_owner",
+                ],
+            ),
             (410, &["artifact_expired"]),
+            (412, &["account_required", "credential_required"]),
             (413, &["too_large"]),
             (414, &["uri_too_long"]),
             (415, &["unsupported_media_type"]),
             (431, &["headers_too_large"]),
-            (422, &["unknown_field", "invalid_value", "invalid_body"]),
+            (
+                422,
+                &[
+                    "unknown_field",
+                    "invalid_value",
+                    "invalid_body",
+                    "blank_credential",
+                    "limit_above_install",
+                    "allowed_hosts_required",
+                    "policy_not_enforceable",
+                    "error_evidence",
+                ],
+            ),
             (503, &["store_unavailable", "overloaded"]),
         ];
         for (number, words) in table {

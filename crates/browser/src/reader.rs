@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use formation_core::{
     limits::{BROWSER_OBSERVATION_BYTES, CONTROLS, PAGE_TEXT_BYTES},
-    observation::{escaped_char_len, escaped_len},
+    observation::{escaped_len, nested_char_len, nested_len},
     view::{Control, Page, PageView, Truncated},
 };
 use serde::Serialize;
@@ -171,20 +171,20 @@ fn control(found: Found, nonce: &str, frame: Option<String>) -> Control {
 pub fn bound(view: &mut PageView, envelope: usize, text_offset: usize) {
     let room = BROWSER_OBSERVATION_BYTES.saturating_sub(envelope);
     // The flags this sets, counted before they are.
-    let flags = nested_len(&Truncated { text: true, controls: true, frames: true, next_text_offset: Some(usize::MAX) });
-    let total = nested_len(view);
+    let flags = nested_json_len(&Truncated { text: true, controls: true, frames: true, next_text_offset: Some(usize::MAX) });
+    let total = nested_json_len(view);
     if total <= room {
         return;
     }
-    let text = text_len(&view.text);
-    let controls: usize = view.controls.iter().map(nested_len).sum::<usize>() + view.controls.len();
+    let text = nested_len(&view.text);
+    let controls: usize = view.controls.iter().map(nested_json_len).sum::<usize>() + view.controls.len();
     let mut rest = total.saturating_sub(text + controls) + flags;
     while rest > room && !view.frames.is_empty() {
-        rest -= view.frames.pop().map_or(0, |frame| nested_len(&frame) + 1);
+        rest -= view.frames.pop().map_or(0, |frame| nested_json_len(&frame) + 1);
         view.truncated.frames = true;
     }
     while rest > room && !view.dialogs.is_empty() {
-        rest -= nested_len(&view.dialogs.remove(0)) + 1;
+        rest -= nested_json_len(&view.dialogs.remove(0)) + 1;
     }
     let room = room.saturating_sub(rest);
     let half = room / 2;
@@ -194,21 +194,8 @@ pub fn bound(view: &mut PageView, envelope: usize, text_offset: usize) {
 }
 
 /// What `value` takes as JSON inside a JSON string, without that string's quotes.
-fn nested_len(value: &impl Serialize) -> usize {
+fn nested_json_len(value: &impl Serialize) -> usize {
     escaped_len(&serde_json::to_string(value).expect("plain strings, numbers and booleans")) - 2
-}
-
-/// The same for what is between the quotes of a string.
-fn text_len(text: &str) -> usize {
-    text.chars().map(nested_char_len).sum()
-}
-
-fn nested_char_len(c: char) -> usize {
-    match c {
-        // The escape's own backslash is escaped, and so is what needed it.
-        '"' | '\\' => 4,
-        c => escaped_char_len(c) + usize::from(u32::from(c) < 0x20),
-    }
 }
 
 /// Answers what the controls that stay take.
@@ -222,12 +209,12 @@ fn bound_controls(view: &mut PageView, room: usize) -> usize {
     }
     let mut taken = 0;
     let keep = view.controls.iter().take_while(|control| {
-        taken += nested_len(control) + 1;
+        taken += nested_json_len(control) + 1;
         taken <= room
     });
     let keep = keep.count();
     view.controls.truncate(keep);
-    view.controls.iter().map(nested_len).sum::<usize>() + keep
+    view.controls.iter().map(nested_json_len).sum::<usize>() + keep
 }
 
 fn bound_text(view: &mut PageView, room: usize, text_offset: usize) {

@@ -293,3 +293,113 @@ impl VendorFailure {
         Self { stage, reason, http_status: None }
     }
 }
+
+words! {
+    /// Where a search, read, MCP or REST call failed.
+    pub enum CallStage {
+        /// No connection to the provider.
+        Connect = "connect",
+        /// The provider refused the request, or could not be given it.
+        Request = "request",
+        /// Its reply can't be used.
+        Reply = "reply",
+        /// The website behind it failed.
+        Target = "target",
+    }
+}
+
+words! {
+    /// Why a search, read, MCP or REST call failed: one closed set for every provider (T7).
+    pub enum CallReason {
+        /// The provider does not take this query.
+        QueryNotAccepted = "query_not_accepted",
+        /// The page could not be had.
+        TargetFailed = "target_failed",
+        /// The page answered with an error.
+        TargetHttpError = "target_http_error",
+        /// The page's address is refused.
+        TargetRefused = "target_refused",
+        /// The provider answered with nothing.
+        EmptyResult = "empty_result",
+        /// The key is wrong or revoked.
+        CredentialRejected = "credential_rejected",
+        /// The key, plan or account lacks what this needs.
+        PermissionDenied = "permission_denied",
+        /// Credits, balance, quota or spend limit are used up.
+        PaymentRequired = "payment_required",
+        /// Too fast.
+        RateLimited = "rate_limited",
+        /// No reply within the time.
+        Timeout = "timeout",
+        /// 5xx, transport, or a redirect, which is refused.
+        ProviderUnavailable = "provider_unavailable",
+        /// Not JSON, another shape, or too large.
+        InvalidReply = "invalid_reply",
+    }
+}
+
+words! {
+    /// What an operator should look at first; fixed words of ours.
+    pub enum Hint {
+        /// The engine's key on the gateway, or the gateway's authentication.
+        EngineKeyOrGateway = "engine_key_or_gateway",
+        /// The name of the gateway, or the feature behind it.
+        GatewayName = "gateway_name",
+        /// Used-up credit, or the key.
+        CreditOrKey = "credit_or_key",
+        /// The site, or the key.
+        SiteOrKey = "site_or_key",
+    }
+}
+
+impl CallReason {
+    /// Whether the same call can help later.
+    pub const fn may_retry(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Timeout | Self::ProviderUnavailable | Self::TargetFailed)
+    }
+}
+
+/// A search, read, MCP or REST call that the provider did not answer well: numbers and words of ours, never a text of the other
+/// side (T7, S-17).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{stage} failed: {reason}")]
+pub struct CallFailure {
+    /// Where.
+    pub stage: CallStage,
+    /// Why.
+    pub reason: CallReason,
+    /// The provider's status.
+    pub http_status: Option<u16>,
+    /// The provider's numeric codes: at most 8, each 1 to 999,999.
+    pub provider_codes: Vec<u32>,
+    /// A format-checked request id.
+    pub request_id: Option<String>,
+    /// The website's status, kept apart from the provider's.
+    pub target_status: Option<u16>,
+    /// What to look at first.
+    pub hint: Option<Hint>,
+    /// Not before, when the provider said so.
+    pub after_seconds: Option<u64>,
+}
+
+impl CallFailure {
+    /// Without a status or codes.
+    pub const fn new(stage: CallStage, reason: CallReason) -> Self {
+        Self {
+            stage,
+            reason,
+            http_status: None,
+            provider_codes: Vec::new(),
+            request_id: None,
+            target_status: None,
+            hint: None,
+            after_seconds: None,
+        }
+    }
+
+    /// With the provider's status.
+    pub const fn with_status(mut self, status: u16) -> Self {
+        self.http_status = Some(status);
+        self
+    }
+}

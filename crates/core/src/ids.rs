@@ -67,6 +67,10 @@ id! {
     SecretId,
     /// A server process.
     InstanceId,
+    /// An operator: a person who manages agents.
+    OperatorId,
+    /// A row of the audit trail.
+    AuditId,
 }
 
 fn uuid7(at: Timestamp, entropy: &Entropy) -> Uuid {

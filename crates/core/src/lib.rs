@@ -19,7 +19,9 @@ pub mod hostlist;
 pub mod ids;
 pub mod limits;
 pub mod observation;
+pub mod people;
 pub mod refusal;
+pub mod search;
 pub mod secret;
 pub mod settings;
 pub mod time;
@@ -32,8 +34,8 @@ pub use entropy::Entropy;
 pub use environment::Environment;
 pub use faults::Faults;
 pub use ids::{
-    AccountId, AgentId, ArtifactId, BrowserSessionId, CallId, ConversationId, InstanceId, McpSessionId, OfferId, RunId, SecretId,
-    TokenId,
+    AccountId, AgentId, ArtifactId, AuditId, BrowserSessionId, CallId, ConversationId, InstanceId, McpSessionId, OfferId,
+    OperatorId, RunId, SecretId, TokenId,
 };
 pub use observation::Observation;
 pub use secret::Secret;

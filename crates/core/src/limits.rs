@@ -16,6 +16,16 @@ pub const FRAMES: usize = 20;
 pub const FRAME_DEPTH: usize = 5;
 /// A URL an agent names.
 pub const URL_BYTES: usize = 4_096;
+/// The query of a search.
+pub const QUERY_BYTES: usize = 2_000;
+/// Results of a search, and what a call without `limit` asks for.
+pub const SEARCH_RESULTS: u8 = 10;
+/// See [`SEARCH_RESULTS`].
+pub const SEARCH_RESULTS_DEFAULT: u8 = 5;
+/// A search observation, taken like [`BROWSER_OBSERVATION_BYTES`].
+pub const SEARCH_OBSERVATION_BYTES: usize = 32 * 1024;
+/// A vendor's reply, decompressed.
+pub const WIRE_BYTES: usize = 2 * 1024 * 1024;
 /// Text of one `type`.
 pub const TYPE_BYTES: usize = 2_000;
 /// `find` of a read.
@@ -31,6 +41,8 @@ pub const SCREENSHOT_BYTES: usize = 2 * 1024 * 1024;
 /// The viewport, in CSS pixels.
 pub const VIEWPORT: (u32, u32) = (1280, 720);
 
+/// One request to a vendor, its whole reply included.
+pub const VENDOR_CALL: Duration = Duration::from_secs(45);
 /// One browser operation, from its turn.
 pub const OPERATION: Duration = Duration::from_secs(45);
 /// What a navigation's load may take of it.

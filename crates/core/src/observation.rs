@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     binding::Binding,
     call::Outcome,
-    failure::{BrowserFailure, Refused},
+    failure::{BrowserFailure, CallFailure, Refused, Retry},
     ids::{CallId, RunId},
     refusal::Refusal,
     tool::Tool,
@@ -34,6 +34,34 @@ impl Observation {
     pub fn browser_failure(tool: Tool, admitted: Option<(&Binding, CallId)>, refused: &Refused, outcome: Outcome) -> Self {
         let mut fields = provenance(tool, admitted, true);
         fields.insert("browser_failure".into(), json!(BrowserFailure::of(refused, outcome)));
+        Self(fields)
+    }
+
+    /// A search, read, MCP or REST call that failed after admission (contract.md 3): the unit is spent.
+    pub fn failure(tool: Tool, binding: &Binding, call: CallId, failure: &CallFailure) -> Self {
+        let mut fields = provenance(tool, Some((binding, call)), true);
+        let retry = Retry { automatic: false, may_retry: failure.reason.may_retry(), after_seconds: failure.after_seconds };
+        let mut said = Map::new();
+        said.insert("stage".into(), json!(failure.stage));
+        said.insert("reason".into(), json!(failure.reason));
+        said.insert("retry".into(), json!(retry));
+        said.insert("unit_used".into(), json!(true));
+        if let Some(status) = failure.http_status {
+            said.insert("http_status".into(), json!(status));
+        }
+        if !failure.provider_codes.is_empty() {
+            said.insert("provider_codes".into(), json!(failure.provider_codes));
+        }
+        if let Some(id) = &failure.request_id {
+            said.insert("request_id".into(), json!(id));
+        }
+        if let Some(status) = failure.target_status {
+            said.insert("target_status".into(), json!(status));
+        }
+        if let Some(hint) = failure.hint {
+            said.insert("hint".into(), json!(hint));
+        }
+        fields.insert("failure".into(), Value::Object(said));
         Self(fields)
     }
 
@@ -102,6 +130,21 @@ pub fn escaped_char_len(c: char) -> usize {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         c if u32::from(c) < 0x20 => 6,
         c => c.len_utf8(),
+    }
+}
+
+/// What `text` takes inside a string inside a JSON string: what a text field of an observation costs in an MCP text block, without
+/// its quotes.
+pub fn nested_len(text: &str) -> usize {
+    text.chars().map(nested_char_len).sum()
+}
+
+/// What one character costs there.
+pub fn nested_char_len(c: char) -> usize {
+    match c {
+        // The escape's own backslash is escaped, and so is what needed it.
+        '"' | '\\' => 4,
+        c => escaped_char_len(c) + usize::from(u32::from(c) < 0x20),
     }
 }
 

@@ -65,6 +65,28 @@ words! {
         NotFound = "not_found",
         /// Not with this method.
         MethodNotAllowed = "method_not_allowed",
+        /// Somebody else changed it meanwhile.
+        StaleVersion = "stale_version",
+        /// A browser uses the profile.
+        ProfileInUse = "profile_in_use",
+        /// The process's environment decides it.
+        ManagedByEnvironment = "managed_by_environment",
+        /// The install would be left without an owner.
+        LastOwner = "last_owner",
+        /// No account of that vendor.
+        AccountRequired = "account_required",
+        /// A new account needs its credential.
+        CredentialRequired = "credential_required",
+        /// A credential of nothing.
+        BlankCredential = "blank_credential",
+        /// More than the install allows.
+        LimitAboveInstall = "limit_above_install",
+        /// The hostname list must be said.
+        AllowedHostsRequired = "allowed_hosts_required",
+        /// The provider can't enforce it.
+        PolicyNotEnforceable = "policy_not_enforceable",
+        /// An error is no evidence.
+        ErrorEvidence = "error_evidence",
         /// The slug names another agent.
         SlugTaken = "slug_taken",
         /// The key stands for another call.

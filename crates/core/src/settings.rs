@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     binding::{AccountRef, Binding, Scope, VendorId},
-    ids::{AccountId, AgentId},
+    ids::{AccountId, AgentId, SecretId},
     tool::Capability,
     words,
 };
@@ -35,6 +35,28 @@ words! {
     }
 }
 
+/// How many provider requests a connection may make (L8). They count admitted attempts, not amounts on an invoice (L5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// 1 to 6,000, over all agents of the connection.
+    pub requests_per_minute: i64,
+    /// 1 to 10,000.
+    pub requests_per_run: i64,
+}
+
+impl Limits {
+    /// Largest `requests_per_minute`.
+    pub const MAX_PER_MINUTE: i64 = 6_000;
+    /// Largest `requests_per_run`.
+    pub const MAX_PER_RUN: i64 = 10_000;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { requests_per_minute: 60, requests_per_run: 50 }
+    }
+}
+
 /// A stored settings row of one capability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -44,6 +66,10 @@ pub struct Settings {
     pub vendor: Option<VendorId>,
     /// Capability-level settings, a JSON object.
     pub config: Value,
+    /// As stored; absent means the default, with `inherit` the install's.
+    pub requests_per_minute: Option<i64>,
+    /// Likewise.
+    pub requests_per_run: Option<i64>,
     /// Rises with each write; a row is never deleted.
     pub version: i64,
 }
@@ -55,6 +81,10 @@ pub struct StoredAccount {
     pub id: AccountId,
     /// Whose it is.
     pub vendor: VendorId,
+    /// Vendor-level settings, a JSON object.
+    pub config: Value,
+    /// Where its credential lies.
+    pub secret: SecretId,
     /// Rises with each change.
     pub version: i64,
 }
@@ -87,6 +117,14 @@ pub struct Effective {
     pub binding: Binding,
     /// Capability-level settings in effect: those of the owner's row, or an empty object.
     pub config: Value,
+    /// The account's own settings, or an empty object.
+    pub account_config: Value,
+    /// Where the account's credential lies; the environment's accounts have none stored.
+    pub secret: Option<SecretId>,
+    /// What its calls may cost.
+    pub limits: Limits,
+    /// Whose minute it counts in: the install's for an agent that inherits (L8).
+    pub meter_scope: Scope,
 }
 
 /// Decides. `order` lists the vendors that implement `capability`; `environment` holds the accounts of this process.
@@ -105,50 +143,101 @@ pub fn resolve(
             // The agent's own override never falls back to the install's account (W10), nor to the environment's (W15).
             let vendor = row.vendor.clone().filter(|vendor| order.contains(vendor)).ok_or(Unavailable::AccountMissing)?;
             let account = stored(own, &vendor).ok_or(Unavailable::AccountMissing)?;
-            let owner = Scope::Agent(agent);
-            let binding = Binding { agent, capability, vendor, owner, account, install_version: None, agent_version };
-            return Ok(Effective { binding, config: row.config.clone() });
+            let meter_scope = Scope::Agent(agent);
+            let binding = Binding {
+                agent,
+                capability,
+                vendor,
+                owner: meter_scope,
+                account: account.name,
+                install_version: None,
+                agent_version,
+            };
+            let (config, limits) = (row.config.clone(), limits(Some(row)));
+            return Ok(Effective { binding, config, account_config: account.config, secret: account.secret, limits, meter_scope });
         }
         Some((Mode::Inherit | Mode::Auto, _)) | None => {}
     }
-    let (vendor, account, config) = installed(order, install, environment)?;
+    let Installed { vendor, account, config, mut limits } = installed(order, install, environment)?;
+    // An inheriting agent can lower the install's allowance for a run, never raise it (L8).
+    if let Some(lowered) = own.settings.as_ref().and_then(|row| row.requests_per_run) {
+        limits.requests_per_run = limits.requests_per_run.min(lowered);
+    }
     let install_version = Some(install.settings.as_ref().map_or(0, |row| row.version));
-    let binding = Binding { agent, capability, vendor, owner: Scope::Install, account, install_version, agent_version };
-    Ok(Effective { binding, config })
+    let owner = Scope::Install;
+    let binding = Binding { agent, capability, vendor, owner, account: account.name, install_version, agent_version };
+    Ok(Effective { binding, config, account_config: account.config, secret: account.secret, limits, meter_scope: owner })
+}
+
+/// What the install itself uses for a capability: what its own page shows, and what agents inherit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Installed {
+    /// Who serves it.
+    pub vendor: VendorId,
+    /// On which account.
+    pub account: Paying,
+    /// Capability-level settings in effect.
+    pub config: Value,
+    /// The install's limits.
+    pub limits: Limits,
+}
+
+/// An account that pays.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Paying {
+    /// As a binding names it.
+    pub name: AccountRef,
+    /// Its own settings, or an empty object.
+    pub config: Value,
+    /// Where its credential lies.
+    pub secret: Option<SecretId>,
 }
 
 /// The install's effective connection, its automatic choice included (W6, W7, W14).
-fn installed(
-    order: &CatalogOrder,
-    install: &ScopeState,
-    environment: &[EnvironmentAccount],
-) -> Result<(VendorId, AccountRef, Value), Unavailable> {
+pub fn installed(order: &CatalogOrder, install: &ScopeState, environment: &[EnvironmentAccount]) -> Result<Installed, Unavailable> {
     let account = |vendor: &VendorId| {
         // A stored account takes precedence over the environment's (W14).
         stored(install, vendor).or_else(|| {
-            environment
-                .iter()
-                .find(|account| account.vendor == *vendor)
-                .map(|account| AccountRef::Environment { fingerprint: account.fingerprint.clone() })
+            environment.iter().find(|account| account.vendor == *vendor).map(|account| Paying {
+                name: AccountRef::Environment { fingerprint: account.fingerprint.clone() },
+                config: empty(),
+                secret: None,
+            })
         })
     };
+    let limits = limits(install.settings.as_ref());
     match install.settings.as_ref() {
         Some(row) if row.mode == Mode::Disabled => Err(Unavailable::Disabled),
         Some(row) if row.mode == Mode::Own => {
             let vendor = row.vendor.clone().filter(|vendor| order.contains(vendor)).ok_or(Unavailable::AccountMissing)?;
             let account = account(&vendor).ok_or(Unavailable::AccountMissing)?;
-            Ok((vendor, account, row.config.clone()))
+            Ok(Installed { vendor, account, config: row.config.clone(), limits })
         }
         _ => order
             .iter()
-            .find_map(|vendor| account(vendor).map(|account| (vendor.clone(), account, Value::Object(serde_json::Map::new()))))
+            .find_map(|vendor| {
+                account(vendor).map(|account| Installed { vendor: vendor.clone(), account, config: empty(), limits })
+            })
             .ok_or(Unavailable::NoAccount),
     }
 }
 
-fn stored(state: &ScopeState, vendor: &VendorId) -> Option<AccountRef> {
+fn stored(state: &ScopeState, vendor: &VendorId) -> Option<Paying> {
     let account = state.accounts.iter().find(|account| account.vendor == *vendor)?;
-    Some(AccountRef::Stored { id: account.id, version: account.version })
+    let name = AccountRef::Stored { id: account.id, version: account.version };
+    Some(Paying { name, config: account.config.clone(), secret: Some(account.secret) })
+}
+
+fn limits(row: Option<&Settings>) -> Limits {
+    let default = Limits::default();
+    Limits {
+        requests_per_minute: row.and_then(|row| row.requests_per_minute).unwrap_or(default.requests_per_minute),
+        requests_per_run: row.and_then(|row| row.requests_per_run).unwrap_or(default.requests_per_run),
+    }
+}
+
+fn empty() -> Value {
+    Value::Object(serde_json::Map::new())
 }
 
 #[cfg(test)]
@@ -166,11 +255,19 @@ mod tests {
     }
 
     fn row(mode: Mode, vendor: Option<VendorId>) -> Settings {
-        Settings { mode, vendor, config: json!({"of": mode.as_str()}), version: 3 }
+        Settings {
+            mode,
+            vendor,
+            config: json!({"of": mode.as_str()}),
+            requests_per_minute: None,
+            requests_per_run: None,
+            version: 3,
+        }
     }
 
     fn account(number: u64, vendor: VendorId) -> StoredAccount {
-        StoredAccount { id: AccountId::fixed(number), vendor, version: 2 }
+        let (config, secret) = (json!({"number": number}), SecretId::fixed(number));
+        StoredAccount { id: AccountId::fixed(number), vendor, config, secret, version: 2 }
     }
 
     fn scope(number: u64) -> impl Strategy<Value = ScopeState> {

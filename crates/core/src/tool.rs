@@ -14,6 +14,17 @@ words! {
     }
 }
 
+impl Capability {
+    /// Whether its calls are provider requests counted per minute and per run (L1, L8). A browser uses the run's own allowance
+    /// (B16).
+    pub const fn is_metered(self) -> bool {
+        match self {
+            Self::Search | Self::Read => true,
+            Self::Browser => false,
+        }
+    }
+}
+
 words! {
     /// Whether a call can change something outside (contract.md 3, Ledger).
     pub enum Class {
@@ -27,6 +38,8 @@ words! {
 words! {
     /// The tools an agent can call (contract.md 4).
     pub enum Tool {
+        /// Searches the web.
+        WebSearch = "web_search",
         /// Opens a URL in the run's browser.
         BrowserNavigate = "browser_navigate",
         /// Reads the current page.
@@ -42,6 +55,7 @@ impl Tool {
     /// The capability whose grant this tool hangs on.
     pub const fn capability(self) -> Capability {
         match self {
+            Self::WebSearch => Capability::Search,
             Self::BrowserNavigate | Self::BrowserRead | Self::BrowserAct | Self::BrowserScreenshot => Capability::Browser,
         }
     }
@@ -50,7 +64,7 @@ impl Tool {
     pub const fn class(self) -> Class {
         match self {
             Self::BrowserNavigate | Self::BrowserAct => Class::ExternalEffect,
-            Self::BrowserRead | Self::BrowserScreenshot => Class::Read,
+            Self::WebSearch | Self::BrowserRead | Self::BrowserScreenshot => Class::Read,
         }
     }
 }

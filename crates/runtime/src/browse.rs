@@ -6,7 +6,7 @@
 use formation_browser::{DispatchError, Effect, Live, Look, Rules};
 use formation_core::{
     Binding, CallId, Class, Observation, Outcome, RunId, Tool,
-    arguments::Arguments,
+    arguments::Browse,
     failure::{BrowserStage, Phase, Reason, Refused},
     hostlist::HostList,
     limits,
@@ -51,7 +51,7 @@ impl Inner {
         &self,
         seat: &mut Seat,
         admitted: &Admitted,
-        arguments: Arguments,
+        arguments: Browse,
         deadline: Instant,
     ) -> Result<Ending, StoreError> {
         let live = match self.reach(seat, admitted).await? {
@@ -66,16 +66,16 @@ impl Inner {
         };
         let nonce = RefNonce::mint(&self.entropy);
         match arguments {
-            Arguments::Navigate { url } => self.effect(live, admitted, Effect::Navigate { url }, nonce, deadline).await,
-            Arguments::Act { action, dialog } => self.effect(live, admitted, Effect::Act { action, dialog }, nonce, deadline).await,
-            Arguments::Read { text_offset, find } => {
+            Browse::Navigate { url } => self.effect(live, admitted, Effect::Navigate { url }, nonce, deadline).await,
+            Browse::Act { action, dialog } => self.effect(live, admitted, Effect::Act { action, dialog }, nonce, deadline).await,
+            Browse::Read { text_offset, find } => {
                 let look = formation_browser::look(live, Look { text_offset, find }, nonce.clone(), deadline).await;
                 Ok(match look {
                     Ok(view) => admitted.saw(view, nonce, text_offset),
                     Err(refused) => admitted.failed(&refused, Outcome::Failed),
                 })
             }
-            Arguments::Screenshot => {
+            Browse::Screenshot => {
                 let shot = formation_browser::screenshot(live, deadline).await;
                 Ok(match shot {
                     Ok(shot) => admitted.photographed(shot),

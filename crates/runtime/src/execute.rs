@@ -27,6 +27,7 @@ use crate::{
     browse::{Admitted, Ending},
     offers::Standing,
     pages::Turn,
+    search::Wanted,
 };
 
 /// When the end of a call is tried to be written again, while its caller waits.
@@ -128,6 +129,13 @@ impl Inner {
             Standing::Offer(offer) => offer,
             Standing::Refused(refusal) => return Ok((self.refuse(run, id, tool, refusal).await?, None)),
         };
+        let arguments = match arguments {
+            Arguments::Browse(arguments) => arguments,
+            Arguments::Search { query, limit } => {
+                let wanted = Wanted { query: &query, limit };
+                return self.search(id, run, &offer, wanted, request.cancel).await.map(|call| (call, None));
+            }
+        };
         let turn = tokio::select! {
             turn = self.pages.turn(run.run, self.timing.turn) => turn,
             () = request.cancel.cancelled() => {
@@ -162,12 +170,13 @@ impl Inner {
         }
     }
 
-    fn ask(&self, id: CallId, run: &RunRef, tool: Tool, offer: &StoredOffer) -> Ask {
+    pub(crate) fn ask(&self, id: CallId, run: &RunRef, tool: Tool, offer: &StoredOffer) -> Ask {
         let session = match tool {
             Tool::BrowserNavigate | Tool::BrowserRead | Tool::BrowserScreenshot => {
                 SessionAsk::ExistingOrNew(BrowserSessionId::mint(self.clock.now(), &self.entropy))
             }
             Tool::BrowserAct => SessionAsk::Existing,
+            Tool::WebSearch => SessionAsk::None,
         };
         Ask {
             call: id,
@@ -246,7 +255,7 @@ impl Inner {
     }
 
     /// Writes the end of a call, trying again for a few seconds: what was sent must not be forgotten over a short outage.
-    async fn settle(self: &Arc<Self>, settle: Settle) -> Result<ledger::StoredCall, ExecuteError> {
+    pub(crate) async fn settle(self: &Arc<Self>, settle: Settle) -> Result<ledger::StoredCall, ExecuteError> {
         let call = settle.call;
         let mut waits = SETTLE_TRIES.iter();
         loop {
@@ -281,7 +290,13 @@ impl Inner {
         tracing::error!(call.id = %settle.call, "the end of a call could not be written; recovery will end it");
     }
 
-    async fn refuse(&self, run: &RunRef, id: CallId, tool: Tool, refusal: Refusal) -> Result<ledger::StoredCall, ExecuteError> {
+    pub(crate) async fn refuse(
+        &self,
+        run: &RunRef,
+        id: CallId,
+        tool: Tool,
+        refusal: Refusal,
+    ) -> Result<ledger::StoredCall, ExecuteError> {
         self.turn_away(run, id, Observation::refusal(tool, &refusal)).await
     }
 

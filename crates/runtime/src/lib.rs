@@ -10,6 +10,7 @@ mod offers;
 mod pages;
 mod reading;
 mod runs;
+mod search;
 mod sweeper;
 mod timing;
 mod waiting;

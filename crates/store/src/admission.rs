@@ -30,6 +30,7 @@ use crate::{
     evidence::{self, NewEvidence},
     ledger::{self, StoredCall},
     runs::{EndReason, RunState},
+    secrets::{self, SealedSecret},
     settings::Rules,
 };
 
@@ -85,11 +86,14 @@ pub enum Admission {
 pub struct Grant {
     /// Who pays, on which terms: equal to what was offered.
     pub effective: Effective,
+    /// The credential of its account, still sealed; accounts of the environment have none stored.
+    pub key: Option<SealedSecret>,
     /// The session, held until the call settles or lapses.
     pub session: Option<SessionGrant>,
 }
 
-type Terms = BTreeMap<(AgentId, Capability), Result<Effective, Unavailable>>;
+/// What each agent has for each capability, with the credential as it lies there.
+type Terms = BTreeMap<(AgentId, Capability), Result<(Effective, Option<SealedSecret>), Unavailable>>;
 
 /// Admits what may be admitted; one answer per ask, in their order.
 pub async fn admit(tx: &mut Tx, rules: &Rules, asks: &[Ask]) -> Result<Vec<Admission>, StoreError> {
@@ -123,7 +127,13 @@ async fn resolve_all(tx: &mut Tx, rules: &Rules, asks: &[Ask]) -> Result<Terms, 
     }
     let mut terms = Terms::new();
     for (agent, capability) in asks.iter().map(|ask| (ask.agent, ask.offered.capability)).collect::<BTreeSet<_>>() {
-        terms.insert((agent, capability), rules.resolve(tx, agent, capability).await?);
+        let resolved = rules.resolve(tx, agent, capability).await?;
+        let secret = resolved.as_ref().ok().and_then(|effective| Some((effective.binding.owner, effective.secret?)));
+        let key = match secret {
+            Some((owner, secret)) => secrets::read(tx, owner, secrets::VENDOR_KEY, secret).await?,
+            None => None,
+        };
+        terms.insert((agent, capability), resolved.map(|effective| (effective, key)));
     }
     Ok(terms)
 }
@@ -160,7 +170,7 @@ async fn lock_sessions(tx: &mut Tx, terms: &Terms, asks: &[Ask]) -> Result<BTree
     let mut sessions = BTreeMap::new();
     for (run, asks) in by_run {
         let granted = asks.iter().find_map(|ask| {
-            let effective = terms.get(&(ask.agent, ask.offered.capability))?.as_ref().ok()?;
+            let (effective, _) = terms.get(&(ask.agent, ask.offered.capability))?.as_ref().ok()?;
             (effective.binding == ask.offered).then_some(&effective.binding)
         });
         let wanted = asks.iter().find_map(|ask| match ask.session {
@@ -313,8 +323,8 @@ impl Batch {
         if let Some(refusal) = self.runs.get(&ask.run).and_then(|run| run_is_over(run, self.now)) {
             return Verdict::Refuse(refusal);
         }
-        let effective = match self.terms.get(&(ask.agent, ask.offered.capability)) {
-            Some(Ok(effective)) if effective.binding == ask.offered => effective.clone(),
+        let (effective, key) = match self.terms.get(&(ask.agent, ask.offered.capability)) {
+            Some(Ok((effective, key))) if effective.binding == ask.offered => (effective.clone(), key.clone()),
             Some(Ok(_)) => return Verdict::Refuse(Refusal::new(RefusalReason::GrantRevoked, GRANT_CHANGED)),
             Some(Err(_)) | None => return Verdict::Refuse(Refusal::new(RefusalReason::NotOffered, NOT_GRANTED)),
         };
@@ -328,7 +338,7 @@ impl Batch {
             },
         };
         call.execution = Execution::Admitted;
-        Verdict::Grant(Box::new(Grant { effective, session }))
+        Verdict::Grant(Box::new(Grant { effective, key, session }))
     }
 }
 

@@ -27,6 +27,7 @@ macro_rules! modules {
             for (module, listed) in [
                 ("db", db::statement::LISTED),
                 ("db::tx", db::tx_sql::LISTED),
+                ("db::news", db::news_sql::LISTED),
                 ("ledger", ledger::own::LISTED),
                 ("ledger::queue", ledger::queue_sql::LISTED),
                 ("ledger::read", ledger::read_sql::LISTED),
@@ -45,6 +46,7 @@ modules! {
     pub mod admission;
     pub mod agents;
     pub mod artifacts;
+    pub mod audit;
     pub mod browser_sessions;
     pub mod conversations;
     pub mod evidence;
@@ -61,7 +63,7 @@ modules! {
     pub mod tokens;
 }
 
-pub use db::{Db, Engine, Hold, Location, OpenError, TimeSource, Tx};
+pub use db::{Db, Engine, Hold, Listener, Location, News, OpenError, TimeSource, Tx};
 pub use error::{Kind, StoreError};
 pub use migrate::{MigrationError, MigrationStatus, migrations};
 

@@ -3,10 +3,13 @@
 use formation_core::{Scope, Secret, SecretId};
 
 use crate::{
-    db::{Db, Tx},
+    db::{Db, Reads, Tx},
     error::StoreError,
     seal::{CannotOpen, KeyId, MasterKeys, Place, Sealed},
 };
+
+/// The kind of a vendor account's credential.
+pub const VENDOR_KEY: &str = "vendor_key";
 
 /// Why a secret cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,12 +76,42 @@ pub async fn replace(
     Ok(tx.exec(sql::REPLACE, &vals).await? == 1)
 }
 
+/// A secret as it lies in the database, with the place it is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedSecret {
+    owner: Scope,
+    kind: &'static str,
+    id: SecretId,
+    revision: i64,
+    sealed: Sealed,
+}
+
+impl SealedSecret {
+    /// Opens it, for one request.
+    pub fn open(&self, keys: &MasterKeys) -> Result<Secret, CannotOpen> {
+        let (owner, row) = (self.owner.to_string(), self.id.to_string());
+        keys.open(&Place { owner: &owner, kind: self.kind, row: &row, revision: self.revision }, &self.sealed)
+    }
+}
+
+/// The secret of this owner, kind and id, still sealed.
+pub(crate) async fn read(
+    reads: &mut impl Reads,
+    owner: Scope,
+    kind: &'static str,
+    id: SecretId,
+) -> Result<Option<SealedSecret>, StoreError> {
+    let rows = reads.fetch(sql::OPEN, &[id.into(), owner.into(), kind.into()]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let sealed = Sealed { key_id: KeyId::stored(row.at::<String>(1)?), wrapped_key: row.at(2)?, sealed: row.at(3)? };
+    Ok(Some(SealedSecret { owner, kind, id, revision: row.at(0)?, sealed }))
+}
+
 /// Opens the secret of this owner, kind and id.
 pub async fn open(db: &Db, keys: &MasterKeys, owner: Scope, kind: &'static str, id: SecretId) -> Result<Secret, SecretError> {
-    let (owner, row_id) = (owner.to_string(), id.to_string());
-    let row = db.row(sql::OPEN, &[id.into(), (&owner).into(), kind.into()]).await?.ok_or(SecretError::Absent)?;
-    let sealed = Sealed { key_id: KeyId::stored(row.at::<String>(1)?), wrapped_key: row.at(2)?, sealed: row.at(3)? };
-    Ok(keys.open(&Place { owner: &owner, kind, row: &row_id, revision: row.at(0)? }, &sealed)?)
+    let mut reads = db;
+    let sealed = read(&mut reads, owner, kind, id).await?.ok_or(SecretError::Absent)?;
+    Ok(sealed.open(keys)?)
 }
 
 pub(crate) mod sql {

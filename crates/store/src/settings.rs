@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use formation_core::{
     AgentId, Capability, Scope, VendorId,
-    settings::{Effective, EnvironmentAccount, ScopeState, Settings, Unavailable, resolve},
+    settings::{Effective, EnvironmentAccount, ScopeState, Settings, StoredAccount, Unavailable, resolve},
 };
+use serde_json::Value;
 
 use crate::{
     db::{Db, Hold, Reads, Tx},
@@ -71,28 +72,46 @@ impl Rules {
     }
 }
 
-/// What the install and the agent have for one capability. Neither has accounts before they can be stored.
+/// What the install and the agent have for one capability.
 async fn states(
     reads: &mut impl Reads,
     agent: AgentId,
     capability: Capability,
 ) -> Result<(ScopeState, ScopeState), StoreError> {
     let own_scope = Scope::Agent(agent);
-    let vals = [capability.into(), own_scope.into()];
     let (mut install, mut own) = (ScopeState::default(), ScopeState::default());
-    for row in reads.fetch(sql::BOTH, &vals).await? {
-        let config = serde_json::from_str(&row.at::<String>(3)?)
-            .map_err(|_| StoreError::internal("a settings row holds no JSON object"))?;
-        let settings = Settings { mode: row.at(1)?, vendor: row.at(2)?, config, version: row.at(4)? };
+    for row in reads.fetch(sql::BOTH, &[capability.into(), own_scope.into()]).await? {
         let state = if row.at::<Scope>(0)? == Scope::Install { &mut install } else { &mut own };
-        state.settings = Some(settings);
+        state.settings = Some(Settings {
+            mode: row.at(1)?,
+            vendor: row.at(2)?,
+            config: object(&row.at::<String>(3)?)?,
+            requests_per_minute: row.at(4)?,
+            requests_per_run: row.at(5)?,
+            version: row.at(6)?,
+        });
+    }
+    for row in reads.fetch(sql::ACCOUNTS, &[own_scope.into()]).await? {
+        let state = if row.at::<Scope>(0)? == Scope::Install { &mut install } else { &mut own };
+        state.accounts.push(StoredAccount {
+            id: row.at(1)?,
+            vendor: row.at(2)?,
+            config: object(&row.at::<String>(3)?)?,
+            secret: row.at(4)?,
+            version: row.at(5)?,
+        });
     }
     Ok((install, own))
 }
 
+fn object(text: &str) -> Result<Value, StoreError> {
+    serde_json::from_str(text).map_err(|_| StoreError::internal("a settings row holds no JSON object"))
+}
+
 pub(crate) mod sql {
     crate::db::statements! {
-        BOTH = "SELECT scope, mode, vendor, config, version FROM capability_settings \
+        BOTH = "SELECT scope, mode, vendor, config, requests_per_minute, requests_per_run, version FROM capability_settings \
             WHERE capability = $1 AND scope IN ('install', $2)";
+        ACCOUNTS = "SELECT scope, id, vendor, config, secret_id, version FROM vendor_accounts WHERE scope IN ('install', $1)";
     }
 }

@@ -1,56 +1,134 @@
-//! Which vendors there are, in the order automatic selection tries them (W6).
+//! Which vendors there are, in the order automatic selection tries them (W6), and what a settings page says about each.
 
 use std::{collections::HashMap, sync::Arc};
 
 use formation_core::{Capability, VendorId, settings::EnvironmentAccount};
 
 use crate::{
-    Browsers,
+    Browsers, Search,
     local::{self, LocalBrowser},
 };
 
-/// What is known of a vendor before anybody has an account.
+/// What is known of a vendor before anybody has an account: one entry makes a vendor (T2).
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Its word in routes, settings and storage.
     pub vendor: VendorId,
     /// Its name for people.
     pub label: &'static str,
-    /// What it implements.
-    pub capabilities: &'static [Capability],
-    /// Where the data goes and who guards what, in a sentence or two for the settings page.
+    /// What its credential is and where to get one; `None` where the environment alone brings the account.
+    pub credential: Option<Credential>,
+    /// Vendor-level settings, which lie on the account (W3).
+    pub fields: &'static [Field],
+    /// What it implements, each with what that needs.
+    pub providers: &'static [Provider],
+}
+
+/// A vendor's implementation of one capability.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    /// Which.
+    pub capability: Capability,
+    /// What the credential must be allowed to do, in the vendor's own words.
+    pub permissions: &'static [&'static str],
+    /// Capability-level settings, which lie on the connection (W3).
+    pub fields: &'static [Field],
+    /// Where the data goes and who guards what, in a sentence or two for the settings page (T9).
     pub boundary: &'static str,
 }
 
+/// What an owner has to bring.
+#[derive(Debug, Clone)]
+pub struct Credential {
+    /// What the vendor calls it.
+    pub label: &'static str,
+    /// How to get one (O13).
+    pub setup: &'static str,
+    /// Where.
+    pub links: &'static [Link],
+}
+
+/// An address for a person to open.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// What is there.
+    pub label: &'static str,
+    /// An https URL.
+    pub url: &'static str,
+}
+
+/// One setting; a form is drawn from it.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// Its name in `config`.
+    pub name: &'static str,
+    /// Its name for people.
+    pub label: &'static str,
+    /// What it takes.
+    pub kind: FieldKind,
+    /// Whether it must be there.
+    pub required: bool,
+    /// What counts without it.
+    pub default: &'static str,
+    /// The choices of a select.
+    pub options: &'static [&'static str],
+    /// What it does, in a sentence.
+    pub help: &'static str,
+    /// Whether a text is one of its values; options and hostname lists are checked for themselves.
+    pub check: fn(&str) -> bool,
+}
+
+formation_core::words! {
+    /// What a field takes.
+    pub enum FieldKind {
+        /// One line.
+        Text = "text",
+        /// One of its options.
+        Select = "select",
+        /// A hostname list.
+        Hostnames = "hostnames",
+    }
+}
+
+/// The hostname list of a browser connection.
+pub const ALLOWED_HOSTS: Field = Field {
+    name: "allowed_hosts",
+    label: "Allowed hostnames",
+    kind: FieldKind::Hostnames,
+    required: false,
+    default: "",
+    options: &[],
+    help: "Exact hostnames, one a line or comma-separated: login, redirect, API and asset hosts too. Blank allows any website.",
+    check: |_| true,
+};
+
 /// Every vendor, in catalog order; `local` stays last.
-pub const ENTRIES: &[Entry] = &[Entry {
-    vendor: local::VENDOR,
-    label: "This machine's Chromium",
-    capabilities: &[Capability::Browser],
-    boundary: "Pages open in a Chromium on the machine Formation runs on, one process and one empty profile a session. Its only way \
-               out is Formation's proxy, which enforces the hostname list for every request and refuses link-local addresses, and \
-               private ones unless the server was started with --local-browser-allow-private.",
-}];
+pub const ENTRIES: &[Entry] = &[local::ENTRY];
+
+/// The entry of a vendor.
+pub fn entry(vendor: &VendorId) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.vendor == *vendor)
+}
+
+impl Entry {
+    /// Its implementation of `capability`.
+    pub fn provider(&self, capability: Capability) -> Option<&'static Provider> {
+        self.providers.iter().find(|provider| provider.capability == capability)
+    }
+}
 
 /// The adapters of this process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Catalog {
-    order: Vec<(VendorId, Vec<Capability>)>,
+    searches: HashMap<VendorId, Arc<dyn Search>>,
     browsers: HashMap<VendorId, Arc<dyn Browsers>>,
     environment: Vec<EnvironmentAccount>,
 }
 
-impl Default for Catalog {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Catalog {
-    /// All entries, without an adapter that needs something of this machine.
+    /// Without an adapter that needs something of this machine.
     pub fn new() -> Self {
-        let order = ENTRIES.iter().map(|entry| (entry.vendor.clone(), entry.capabilities.to_vec())).collect();
-        Self { order, browsers: HashMap::new(), environment: Vec::new() }
+        Self::default()
     }
 
     /// With the browser of this machine, whose account is the environment's: its switches are what an offer hangs on, so a start
@@ -62,14 +140,25 @@ impl Catalog {
         self
     }
 
+    /// With a search provider.
+    pub fn with_search(mut self, vendor: VendorId, search: Arc<dyn Search>) -> Self {
+        self.searches.insert(vendor, search);
+        self
+    }
+
     /// The vendors that implement `capability`, in catalog order.
     pub fn order(&self, capability: Capability) -> Vec<VendorId> {
-        self.order.iter().filter(|(_, capabilities)| capabilities.contains(&capability)).map(|(vendor, _)| vendor.clone()).collect()
+        ENTRIES.iter().filter(|entry| entry.provider(capability).is_some()).map(|entry| entry.vendor.clone()).collect()
     }
 
     /// The accounts this process brings; they belong to the install.
     pub fn environment_accounts(&self) -> Vec<EnvironmentAccount> {
         self.environment.clone()
+    }
+
+    /// Who searches for `vendor`.
+    pub fn search(&self, vendor: &VendorId) -> Option<Arc<dyn Search>> {
+        self.searches.get(vendor).cloned()
     }
 
     /// Who opens browsers of `vendor`; `None` where this process can't.
@@ -86,7 +175,7 @@ mod tests {
     fn local_is_last_and_has_no_account_before_it_is_enabled() {
         let catalog = Catalog::new();
         assert_eq!(catalog.order(Capability::Browser).last(), Some(&local::VENDOR));
-        assert!(catalog.order(Capability::Search).is_empty());
+        assert_eq!(ENTRIES.last().map(|entry| &entry.vendor), Some(&local::VENDOR));
         assert!(catalog.environment_accounts().is_empty());
         assert!(catalog.browsers(&local::VENDOR).is_none());
     }

@@ -1,13 +1,14 @@
 //! Adapters to vendors: the traits a vendor implements, the catalog, and one folder a vendor.
 //!
-//! An adapter translates. It gets a request in our words and answers in our words or with a [`VendorFailure`], which has no room
-//! for a vendor's text.
+//! An adapter translates. It gets a request in our words and answers in our words or with a [`VendorFailure`] or [`CallFailure`],
+//! which have no room for a vendor's text.
 //!
 //! [`VendorFailure`]: formation_core::failure::VendorFailure
+//! [`CallFailure`]: formation_core::failure::CallFailure
 
 mod catalog;
 pub mod local;
 mod ports;
 
-pub use catalog::{Catalog, ENTRIES, Entry};
-pub use ports::{Account, Browsers, Closed, OpenedBrowser, RemoteSession, Wanted};
+pub use catalog::{ALLOWED_HOSTS, Catalog, Credential, ENTRIES, Entry, Field, FieldKind, Link, Provider, entry};
+pub use ports::{Account, Browsers, Closed, OpenedBrowser, RemoteSession, Search, Wanted};

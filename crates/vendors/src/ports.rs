@@ -4,8 +4,24 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use formation_browser::{CdpWire, ProxyRefusals};
-use formation_core::{BrowserSessionId, Secret, failure::VendorFailure, hostlist::HostList};
+use formation_core::{
+    BrowserSessionId, Secret,
+    arguments::InvalidArguments,
+    failure::{CallFailure, VendorFailure},
+    hostlist::HostList,
+    search::Hit,
+};
 use serde_json::Value;
+
+/// A search provider.
+#[async_trait]
+pub trait Search: Send + Sync + fmt::Debug {
+    /// The provider's own limits, before anything is spent; the sentence says what to send instead. A query is never cut.
+    fn check(&self, query: &str) -> Result<(), InvalidArguments>;
+
+    /// Sends one request and reads one bounded reply; repeats nothing. The hits are clean and at most `limit`.
+    async fn search(&self, account: Account<'_>, config: &Value, query: &str, limit: u8) -> Result<Vec<Hit>, CallFailure>;
+}
 
 /// Where browsers come from. What they are told is the `browser` crate's business.
 ///

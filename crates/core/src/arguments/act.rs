@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Arguments, Chord, InvalidArguments, within};
+use super::{Browse, Chord, InvalidArguments, within};
 use crate::limits;
 
 /// An action on a ref of the newest observation.
@@ -84,7 +84,7 @@ pub struct ActArguments {
 
 impl ActArguments {
     /// Checks the fields against the action.
-    pub(super) fn check(self) -> Result<Arguments, InvalidArguments> {
+    pub(super) fn check(self) -> Result<Browse, InvalidArguments> {
         within("ref", &self.reference, 1, 24)?;
         if let Some(text) = self.dialog.as_ref().and_then(|consent| consent.text.as_ref()) {
             within("dialog.text", text, 0, limits::DIALOG_TEXT_BYTES)?;
@@ -106,7 +106,7 @@ impl ActArguments {
                 return Err(InvalidArguments::because("`key` belongs to `press` alone."));
             }
         };
-        Ok(Arguments::Act { action, dialog: self.dialog })
+        Ok(Browse::Act { action, dialog: self.dialog })
     }
 }
 
@@ -115,10 +115,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool::Tool;
+    use crate::{arguments::Arguments, tool::Tool};
 
-    fn parse(arguments: &serde_json::Value) -> Result<Arguments, InvalidArguments> {
-        Arguments::parse(Tool::BrowserAct, arguments)
+    fn parse(arguments: &serde_json::Value) -> Result<Browse, InvalidArguments> {
+        match Arguments::parse(Tool::BrowserAct, arguments)? {
+            Arguments::Browse(browse) => Ok(browse),
+            Arguments::Search { .. } => panic!("an action is no search"),
+        }
     }
 
     #[test]
@@ -150,9 +153,6 @@ mod tests {
     #[test]
     fn an_empty_text_clears_and_is_not_a_missing_one() {
         let parsed = parse(&json!({"action": "type", "ref": "a.1", "text": ""}));
-        assert_eq!(
-            parsed,
-            Ok(Arguments::Act { action: Action::Type { reference: "a.1".into(), text: String::new() }, dialog: None })
-        );
+        assert_eq!(parsed, Ok(Browse::Act { action: Action::Type { reference: "a.1".into(), text: String::new() }, dialog: None }));
     }
 }

@@ -28,6 +28,20 @@ impl InvalidArguments {
 /// Arguments of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arguments {
+    /// `web_search`.
+    Search {
+        /// 1 to 2,000 bytes, not white space alone.
+        query: String,
+        /// 1 to 10.
+        limit: u8,
+    },
+    /// One of the browser's tools.
+    Browse(Browse),
+}
+
+/// Arguments of one browser call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Browse {
     /// `browser_navigate`.
     Navigate {
         /// HTTP or HTTPS, without user-info; canonical.
@@ -49,6 +63,19 @@ pub enum Arguments {
     },
     /// `browser_screenshot`.
     Screenshot,
+}
+
+/// Arguments of `web_search`. It takes no other (S7).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchArguments {
+    /// What to search for, at most 2,000 bytes; the provider may take less and then says so before anything is spent.
+    #[schemars(length(min = 1, max = 2000))]
+    pub query: String,
+    /// How many results, 1 to 10; 5 without it.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 10))]
+    pub limit: Option<i64>,
 }
 
 /// Arguments of `browser_navigate`.
@@ -89,10 +116,11 @@ impl Arguments {
             return Err(InvalidArguments::because("Text must not contain the character U+0000."));
         }
         match tool {
+            Tool::WebSearch => search(&shape(arguments)?),
             Tool::BrowserNavigate => {
                 let parsed: NavigateArguments = shape(arguments)?;
                 destination::browser(&parsed.url)
-                    .map(|url| Self::Navigate { url })
+                    .map(|url| Self::Browse(Browse::Navigate { url }))
                     .map_err(|verdict| InvalidArguments::because(verdict.explanation()))
             }
             Tool::BrowserRead => {
@@ -100,16 +128,17 @@ impl Arguments {
                 if let Some(find) = &parsed.find {
                     within("find", find, 1, limits::FIND_BYTES)?;
                 }
-                Ok(Self::Read { text_offset: parsed.text_offset.unwrap_or(0) as usize, find: parsed.find })
+                Ok(Self::Browse(Browse::Read { text_offset: parsed.text_offset.unwrap_or(0) as usize, find: parsed.find }))
             }
-            Tool::BrowserAct => shape::<ActArguments>(arguments)?.check(),
-            Tool::BrowserScreenshot => shape::<ScreenshotArguments>(arguments).map(|_| Self::Screenshot),
+            Tool::BrowserAct => shape::<ActArguments>(arguments)?.check().map(Self::Browse),
+            Tool::BrowserScreenshot => shape::<ScreenshotArguments>(arguments).map(|_| Self::Browse(Browse::Screenshot)),
         }
     }
 
     /// The schema offered for `tool`: one flat object, since some model vendors refuse a top-level `oneOf`.
     pub fn schema(tool: Tool) -> Value {
         let schema = match tool {
+            Tool::WebSearch => schemars::schema_for!(SearchArguments),
             Tool::BrowserNavigate => schemars::schema_for!(NavigateArguments),
             Tool::BrowserRead => schemars::schema_for!(ReadArguments),
             Tool::BrowserAct => schemars::schema_for!(ActArguments),
@@ -126,6 +155,18 @@ impl Arguments {
 
     /// Rises when a schema changes, so that offers made under the old one go stale.
     pub const SCHEMA_VERSION: u32 = 1;
+}
+
+fn search(parsed: &SearchArguments) -> Result<Arguments, InvalidArguments> {
+    within("query", &parsed.query, 1, limits::QUERY_BYTES)?;
+    if parsed.query.trim().is_empty() {
+        return Err(InvalidArguments::because("`query` must say what to search for; it is white space alone."));
+    }
+    let limit = parsed.limit.unwrap_or(i64::from(limits::SEARCH_RESULTS_DEFAULT));
+    let Some(limit) = u8::try_from(limit).ok().filter(|limit| (1..=limits::SEARCH_RESULTS).contains(limit)) else {
+        return Err(InvalidArguments::because(format!("`limit` must be 1 to {}; it is {limit}.", limits::SEARCH_RESULTS)));
+    };
+    Ok(Arguments::Search { query: parsed.query.clone(), limit })
 }
 
 fn shape<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, InvalidArguments> {

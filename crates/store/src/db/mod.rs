@@ -7,6 +7,7 @@
 //! Not here: what the rows mean.
 
 mod files;
+mod news;
 mod sql;
 mod tx;
 mod val;
@@ -24,11 +25,12 @@ use sqlx::{
 
 pub use self::{
     files::private_folder,
+    news::{Listener, News},
     sql::Sql,
     tx::{Hold, Tx},
     val::{Column, Row, Val},
 };
-pub(crate) use self::{sql::statements, tx::sql as tx_sql, val::stored_words};
+pub(crate) use self::{news::sql as news_sql, sql::statements, tx::sql as tx_sql, val::stored_words};
 use crate::error::StoreError;
 
 /// The first SQLite without the WAL-reset corruption bug (3.7.0–3.51.2).
@@ -113,6 +115,7 @@ struct Shared {
     time: TimeSource,
     entropy: Entropy,
     faults: Faults,
+    board: Arc<news::Board>,
 }
 
 #[derive(Clone)]
@@ -138,13 +141,14 @@ impl Db {
             Location::Sqlite(path) => open_sqlite(path.clone()).await?,
             Location::Postgres(url) => open_postgres(url).await?,
         };
-        Ok(Self(Arc::new(Shared { pools, time, entropy, faults: Faults::none() })))
+        Ok(Self(Arc::new(Shared { pools, time, entropy, faults: Faults::none(), board: Arc::new(news::Board::new()) })))
     }
 
     /// The same database with named places that may stop the process; for the binary under test.
     pub fn with_faults(&self, faults: Faults) -> Self {
-        let Shared { pools, time, entropy, .. } = &*self.0;
-        Self(Arc::new(Shared { pools: pools.clone(), time: time.clone(), entropy: entropy.clone(), faults }))
+        let Shared { pools, time, entropy, board, .. } = &*self.0;
+        let (pools, time, entropy, board) = (pools.clone(), time.clone(), entropy.clone(), Arc::clone(board));
+        Self(Arc::new(Shared { pools, time, entropy, faults, board }))
     }
 
     /// Which engine it is.
@@ -170,7 +174,8 @@ impl Db {
             let mut tx = db.begin().await?;
             match work(&mut tx).await {
                 Ok(value) => {
-                    tx.commit().await?;
+                    let news = tx.commit().await?;
+                    news.into_iter().for_each(|news| db.0.board.tell(news));
                     Ok(value)
                 }
                 Err(error) => {
@@ -291,17 +296,22 @@ impl Db {
             Pools::Sqlite { writer, .. } => tx::Inner::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
             Pools::Postgres(pool) => tx::Inner::Postgres(pool.begin().await?),
         };
-        Ok(Tx { inner, time: self.0.time.clone(), entropy: self.0.entropy.clone(), now: None })
+        Ok(Tx { inner, time: self.0.time.clone(), entropy: self.0.entropy.clone(), now: None, news: Vec::new() })
     }
 }
 
 impl Tx {
-    async fn commit(self) -> Result<(), StoreError> {
+    /// What there is to tell, now that it is true.
+    async fn commit(mut self) -> Result<Vec<News>, StoreError> {
+        let news = std::mem::take(&mut self.news);
+        if matches!(self.inner, tx::Inner::Postgres(_)) {
+            news::tell_replicas(&mut self, &news).await?;
+        }
         match self.inner {
             tx::Inner::Sqlite(tx) => tx.commit().await?,
             tx::Inner::Postgres(tx) => tx.commit().await?,
         }
-        Ok(())
+        Ok(news)
     }
 
     /// A rollback that fails means a broken connection, which rolls back by itself; the first error is the one to tell.

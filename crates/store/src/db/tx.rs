@@ -4,7 +4,7 @@ use formation_core::{Entropy, Scope, Timestamp};
 use futures::future::BoxFuture;
 use sqlx::{Postgres, Sqlite, Transaction};
 
-use super::{Reads, Row, Sql, TimeSource, Val};
+use super::{News, Reads, Row, Sql, TimeSource, Val};
 use crate::error::StoreError;
 
 /// How long-lived settings and the work that depends on them meet.
@@ -22,6 +22,7 @@ pub struct Tx {
     pub(super) time: TimeSource,
     pub(super) entropy: Entropy,
     pub(super) now: Option<Timestamp>,
+    pub(super) news: Vec<News>,
 }
 
 pub(super) enum Inner {
@@ -82,6 +83,13 @@ impl Tx {
         };
         self.now = Some(now);
         Ok(now)
+    }
+
+    /// Tells it to every listener of every replica, once this transaction is committed.
+    pub fn tell(&mut self, news: News) {
+        if !self.news.contains(&news) {
+            self.news.push(news);
+        }
     }
 
     /// Randomness for new ids and tokens.

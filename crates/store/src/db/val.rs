@@ -1,9 +1,13 @@
 //! What is bound to a statement and read from a row: text, whole numbers and bytes, and our words, ids and moments in those forms.
 
 use formation_core::{
-    AccountId, AgentId, ArtifactId, BrowserSessionId, CallId, Capability, Class, ConversationId, Execution, InstanceId,
-    McpSessionId, OfferId, Outcome, RunId, Scope, SecretId, Timestamp, TokenId, Tool, VendorId, call::Finding, refusal::Code,
-    settings::Mode, view::RefNonce,
+    AccountId, AgentId, ArtifactId, AuditId, BrowserSessionId, CallId, Capability, Class, ConversationId, Execution, InstanceId,
+    McpSessionId, OfferId, OperatorId, Outcome, RunId, Scope, SecretId, Timestamp, TokenId, Tool, VendorId,
+    call::Finding,
+    people::{ActorKind, Role},
+    refusal::Code,
+    settings::Mode,
+    view::RefNonce,
 };
 use sqlx::{Row as _, ValueRef as _, postgres::PgRow, sqlite::SqliteRow};
 
@@ -210,12 +214,14 @@ ids!(
     AccountId,
     AgentId,
     ArtifactId,
+    AuditId,
     BrowserSessionId,
     CallId,
     ConversationId,
     InstanceId,
     McpSessionId,
     OfferId,
+    OperatorId,
     RunId,
     SecretId,
     TokenId,
@@ -244,4 +250,4 @@ macro_rules! stored_words {
     )+};
 }
 pub(crate) use stored_words;
-stored_words!(Capability, Class, Code, Execution, Finding, Mode, Outcome, Tool);
+stored_words!(ActorKind, Capability, Class, Code, Execution, Finding, Mode, Outcome, Role, Tool);

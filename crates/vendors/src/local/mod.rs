@@ -23,7 +23,7 @@ use std::{
 use async_trait::async_trait;
 use formation_browser::CdpWire;
 use formation_core::{
-    Environment, VendorId,
+    Capability, Environment, VendorId,
     failure::{BrowserStage, Reason, VendorFailure},
     hostlist::HostList,
 };
@@ -34,7 +34,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Account, Browsers, Closed, OpenedBrowser, RemoteSession, Wanted};
+use crate::{ALLOWED_HOSTS, Account, Browsers, Closed, Entry, OpenedBrowser, Provider, RemoteSession, Wanted};
 use chromium::{Launch, NoAnswer};
 use folders::Folders;
 use proxy::Proxy;
@@ -44,6 +44,22 @@ pub use user::User;
 
 /// Its word.
 pub const VENDOR: VendorId = VendorId::known("local");
+
+/// What the catalog says of it.
+pub(crate) const ENTRY: Entry = Entry {
+    vendor: VENDOR,
+    label: "This machine's Chromium",
+    credential: None,
+    fields: &[],
+    providers: &[Provider {
+        capability: Capability::Browser,
+        permissions: &[],
+        fields: &[ALLOWED_HOSTS],
+        boundary: "Pages open in a Chromium on the machine Formation runs on, one process and one empty profile a session. Its only \
+                   way out is Formation's proxy, which enforces the hostname list for every request and refuses link-local \
+                   addresses, and private ones unless the server was started with --local-browser-allow-private.",
+    }],
+};
 
 /// Longest wait for a session that was asked to end: the browser's own way out, then the kill, then its folder.
 const CLOSE: Duration = Duration::from_secs(8);

@@ -1,0 +1,105 @@
+//! Searches, from a standing offer to the settled row: the provider's limits, admission with its meters, one request, the end.
+
+use std::sync::Arc;
+
+use formation_core::{
+    Binding, CallId, Observation, Outcome, Tool,
+    failure::{CallFailure, CallReason, CallStage},
+    limits,
+    observation::escaped_len,
+    refusal::{Code, Refusal, RefusalReason},
+    search::{self, Hit},
+};
+use formation_store::{
+    admission::{Admission, Grant},
+    ledger::{self, Settle},
+    offers::StoredOffer,
+};
+use formation_vendors::{Account, Search};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{ExecuteError, Inner, RunRef};
+
+/// What is searched for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) query: &'a str,
+    pub(crate) limit: u8,
+}
+
+impl Inner {
+    /// A search, to its end. Cancelling counts until admission.
+    pub(crate) async fn search(
+        self: &Arc<Self>,
+        id: CallId,
+        run: &RunRef,
+        offer: &StoredOffer,
+        wanted: Wanted<'_>,
+        cancel: CancellationToken,
+    ) -> Result<ledger::StoredCall, ExecuteError> {
+        let tool = Tool::WebSearch;
+        let Some(search) = self.catalog.search(&offer.binding.vendor) else {
+            let explanation =
+                "This provider is not part of this server any more. Nothing was sent; an operator can choose another.";
+            return self.refuse(run, id, tool, Refusal::new(RefusalReason::NotOffered, explanation)).await;
+        };
+        if let Err(invalid) = search.check(wanted.query) {
+            return self.refuse(run, id, tool, Refusal::new(RefusalReason::InvalidArguments, invalid.to_string())).await;
+        }
+        if cancel.is_cancelled() {
+            return self.settle(Settle::failed(id, self.instance, Outcome::NotDispatched, Code::Cancelled)).await;
+        }
+        let grant = match self.combiner.admit(self.ask(id, run, tool, offer)).await? {
+            Admission::Granted(grant) => grant,
+            Admission::Repeat(call) => return Ok(*call),
+            Admission::Busy => return Err(ExecuteError::Internal),
+            Admission::Refused(refusal) => {
+                let refusal = self.offer_again(run, tool, refusal).await?;
+                return self.refuse(run, id, tool, refusal).await;
+            }
+        };
+        self.searched(id, run, *grant, search.as_ref(), wanted).await
+    }
+}
+
+impl Inner {
+    /// One request, whose end is written whatever it is.
+    async fn searched(
+        self: &Arc<Self>,
+        id: CallId,
+        run: &RunRef,
+        grant: Grant,
+        search: &dyn Search,
+        wanted: Wanted<'_>,
+    ) -> Result<ledger::StoredCall, ExecuteError> {
+        let Grant { effective, key, .. } = grant;
+        let binding = effective.binding;
+        let key = match key.map(|key| key.open(&self.keys)).transpose() {
+            Ok(key) => key,
+            Err(error) => {
+                tracing::error!(%error, account = %binding.account, "a credential could not be opened");
+                let failure = CallFailure::new(CallStage::Request, CallReason::CredentialRejected);
+                let observation = run.introduce(Observation::failure(Tool::WebSearch, &binding, id, &failure));
+                return self.settle(Settle::finished(id, self.instance, binding, Outcome::Failed, observation)).await;
+            }
+        };
+        self.faults.at("send.before");
+        let account = Account { key: key.as_ref(), config: &effective.account_config };
+        let answer = search.search(account, &effective.config, wanted.query, wanted.limit).await;
+        drop(key);
+        let (outcome, observation) = match answer {
+            Ok(hits) => (Outcome::Ok, found(id, run, &binding, wanted.query, hits)),
+            Err(failure) => (Outcome::Failed, Observation::failure(Tool::WebSearch, &binding, id, &failure)),
+        };
+        self.settle(Settle::finished(id, self.instance, binding, outcome, run.introduce(observation))).await
+    }
+}
+
+fn found(id: CallId, run: &RunRef, binding: &Binding, query: &str, mut hits: Vec<Hit>) -> Observation {
+    let own = |results: &[Hit], truncated: bool| json!({"query": query, "results": results, "truncated": truncated});
+    // Room for `run` of a successor's first call is part of the envelope.
+    let envelope = Observation::of(Tool::WebSearch, binding, id, own(&[], false)).in_new_run(run.run);
+    let is_cut = search::bound(&mut hits, limits::SEARCH_OBSERVATION_BYTES.saturating_sub(escaped_len(&envelope.text())));
+    let truncated = is_cut || hits.iter().any(|hit| hit.truncated);
+    Observation::of(Tool::WebSearch, binding, id, own(&hits, truncated))
+}
