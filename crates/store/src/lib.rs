@@ -28,6 +28,8 @@ macro_rules! modules {
                 ("db", db::statement::LISTED),
                 ("db::tx", db::tx_sql::LISTED),
                 ("db::news", db::news_sql::LISTED),
+                ("admission::meters", admission::meters_sql::LISTED),
+                ("admission::sessions", admission::sessions_sql::LISTED),
                 ("ledger", ledger::own::LISTED),
                 ("ledger::queue", ledger::queue_sql::LISTED),
                 ("ledger::read", ledger::read_sql::LISTED),

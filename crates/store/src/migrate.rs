@@ -21,12 +21,20 @@ struct Numbered {
     postgres: &'static str,
 }
 
-const NUMBERED: &[Numbered] = &[Numbered {
-    version: 1,
-    name: "ledger",
-    sqlite: include_str!("../migrations/sqlite/0001_ledger.sql"),
-    postgres: include_str!("../migrations/postgres/0001_ledger.sql"),
-}];
+const NUMBERED: &[Numbered] = &[
+    Numbered {
+        version: 1,
+        name: "ledger",
+        sqlite: include_str!("../migrations/sqlite/0001_ledger.sql"),
+        postgres: include_str!("../migrations/postgres/0001_ledger.sql"),
+    },
+    Numbered {
+        version: 2,
+        name: "people",
+        sqlite: include_str!("../migrations/sqlite/0002_people.sql"),
+        postgres: include_str!("../migrations/postgres/0002_people.sql"),
+    },
+];
 
 /// Every migration as number, name, and its text for SQLite and PostgreSQL.
 pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str, &'static str)> {

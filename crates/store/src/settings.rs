@@ -2,7 +2,10 @@
 //!
 //! Admission and settle read under the shared scope locks; a listing reads without, since what it offers is compared later.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use formation_core::{
     AgentId, Capability, Scope, VendorId,
@@ -67,41 +70,68 @@ impl Rules {
         agent: AgentId,
         capability: Capability,
     ) -> Result<Result<Effective, Unavailable>, StoreError> {
-        let (install, own) = states(reads, agent, capability).await?;
-        Ok(resolve(capability, agent, &(self.order)(capability), &install, &own, &(self.environment)()))
+        let resolved = self.resolve_all(reads, &BTreeSet::from([(agent, capability)])).await?;
+        resolved.into_values().next().ok_or(StoreError::internal("a resolution is missing"))
+    }
+
+    /// The same for many, in two statements.
+    pub(crate) async fn resolve_all(
+        &self,
+        reads: &mut impl Reads,
+        pairs: &BTreeSet<(AgentId, Capability)>,
+    ) -> Result<BTreeMap<(AgentId, Capability), Result<Effective, Unavailable>>, StoreError> {
+        let stored = Stored::read(reads, pairs.iter().map(|(agent, _)| *agent)).await?;
+        let environment = (self.environment)();
+        let resolved = pairs.iter().map(|(agent, capability)| {
+            let (install, own) = (stored.state(Scope::Install, *capability), stored.state(Scope::Agent(*agent), *capability));
+            let order = (self.order)(*capability);
+            ((*agent, *capability), resolve(*capability, *agent, &order, &install, &own, &environment))
+        });
+        Ok(resolved.collect())
     }
 }
 
-/// What the install and the agent have for one capability.
-async fn states(
-    reads: &mut impl Reads,
-    agent: AgentId,
-    capability: Capability,
-) -> Result<(ScopeState, ScopeState), StoreError> {
-    let own_scope = Scope::Agent(agent);
-    let (mut install, mut own) = (ScopeState::default(), ScopeState::default());
-    for row in reads.fetch(sql::BOTH, &[capability.into(), own_scope.into()]).await? {
-        let state = if row.at::<Scope>(0)? == Scope::Install { &mut install } else { &mut own };
-        state.settings = Some(Settings {
-            mode: row.at(1)?,
-            vendor: row.at(2)?,
-            config: object(&row.at::<String>(3)?)?,
-            requests_per_minute: row.at(4)?,
-            requests_per_run: row.at(5)?,
-            version: row.at(6)?,
-        });
+/// What the install and some agents have stored.
+struct Stored {
+    settings: BTreeMap<(Scope, Capability), Settings>,
+    accounts: BTreeMap<Scope, Vec<StoredAccount>>,
+}
+
+impl Stored {
+    async fn read(reads: &mut impl Reads, agents: impl Iterator<Item = AgentId>) -> Result<Self, StoreError> {
+        let scopes: BTreeSet<Scope> = agents.map(Scope::Agent).chain([Scope::Install]).collect();
+        let scopes = serde_json::to_string(&scopes).map_err(|_| StoreError::internal("a scope is no JSON"))?;
+        let mut settings = BTreeMap::new();
+        for row in reads.fetch(sql::SETTINGS, &[(&scopes).into()]).await? {
+            let read = Settings {
+                mode: row.at(2)?,
+                vendor: row.at(3)?,
+                config: object(&row.at::<String>(4)?)?,
+                requests_per_minute: row.at(5)?,
+                requests_per_run: row.at(6)?,
+                version: row.at(7)?,
+            };
+            settings.insert((row.at(0)?, row.at(1)?), read);
+        }
+        let mut accounts: BTreeMap<Scope, Vec<StoredAccount>> = BTreeMap::new();
+        for row in reads.fetch(sql::ACCOUNTS, &[(&scopes).into()]).await? {
+            accounts.entry(row.at(0)?).or_default().push(StoredAccount {
+                id: row.at(1)?,
+                vendor: row.at(2)?,
+                config: object(&row.at::<String>(3)?)?,
+                secret: row.at(4)?,
+                version: row.at(5)?,
+            });
+        }
+        Ok(Self { settings, accounts })
     }
-    for row in reads.fetch(sql::ACCOUNTS, &[own_scope.into()]).await? {
-        let state = if row.at::<Scope>(0)? == Scope::Install { &mut install } else { &mut own };
-        state.accounts.push(StoredAccount {
-            id: row.at(1)?,
-            vendor: row.at(2)?,
-            config: object(&row.at::<String>(3)?)?,
-            secret: row.at(4)?,
-            version: row.at(5)?,
-        });
+
+    fn state(&self, scope: Scope, capability: Capability) -> ScopeState {
+        ScopeState {
+            settings: self.settings.get(&(scope, capability)).cloned(),
+            accounts: self.accounts.get(&scope).cloned().unwrap_or_default(),
+        }
     }
-    Ok((install, own))
 }
 
 fn object(text: &str) -> Result<Value, StoreError> {
@@ -110,8 +140,13 @@ fn object(text: &str) -> Result<Value, StoreError> {
 
 pub(crate) mod sql {
     crate::db::statements! {
-        BOTH = "SELECT scope, mode, vendor, config, requests_per_minute, requests_per_run, version FROM capability_settings \
-            WHERE capability = $1 AND scope IN ('install', $2)";
-        ACCOUNTS = "SELECT scope, id, vendor, config, secret_id, version FROM vendor_accounts WHERE scope IN ('install', $1)";
+        SETTINGS = "SELECT scope, capability, mode, vendor, config, requests_per_minute, requests_per_run, version \
+            FROM capability_settings WHERE scope IN (SELECT value FROM json_each($1))"
+            => "SELECT scope, capability, mode, vendor, config, requests_per_minute, requests_per_run, version \
+            FROM capability_settings WHERE scope IN (SELECT jsonb_array_elements_text(CAST($1 AS jsonb)))";
+        ACCOUNTS = "SELECT scope, id, vendor, config, secret_id, version FROM vendor_accounts \
+            WHERE scope IN (SELECT value FROM json_each($1))"
+            => "SELECT scope, id, vendor, config, secret_id, version FROM vendor_accounts \
+            WHERE scope IN (SELECT jsonb_array_elements_text(CAST($1 AS jsonb)))";
     }
 }

@@ -1,6 +1,6 @@
 //! The sweeps: what nobody came to end is ended here. Only `serve` sweeps, never the command line.
 
-use crate::{artifacts, browser_sessions, db::Db, error::StoreError, instances, mcp_sessions, recovery, runs};
+use crate::{admission, artifacts, browser_sessions, db::Db, error::StoreError, instances, mcp_sessions, recovery, runs};
 
 /// What one sweep found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub async fn round(db: &Db) -> Result<Swept, StoreError> {
                 let erased = artifacts::sweep(tx).await?;
                 let forgotten = mcp_sessions::sweep(tx).await?;
                 instances::sweep(tx).await?;
+                admission::sweep_meters(tx).await?;
                 Ok::<_, StoreError>((left_over, erased, forgotten))
             })
         })

@@ -175,7 +175,7 @@ impl Db {
             match work(&mut tx).await {
                 Ok(value) => {
                     let news = tx.commit().await?;
-                    news.into_iter().for_each(|news| db.0.board.tell(news));
+                    db.0.board.tell_all(news);
                     Ok(value)
                 }
                 Err(error) => {

@@ -77,6 +77,12 @@ impl Board {
         Self(broadcast::Sender::new(BACKLOG))
     }
 
+    pub(super) fn tell_all(&self, news: Vec<News>) {
+        for news in news {
+            self.tell(news);
+        }
+    }
+
     pub(super) fn tell(&self, news: News) {
         // Nobody listening is no fault.
         let _ = self.0.send(news);
