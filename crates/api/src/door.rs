@@ -22,6 +22,10 @@ pub const HEADER_BYTES: usize = 32 * 1024;
 /// Carries the request's id back.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The request's id, for those who answer it.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(pub(crate) String);
+
 /// What is allowed in, and who numbers what came.
 #[derive(Debug)]
 pub(crate) struct Door {

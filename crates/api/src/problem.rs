@@ -85,6 +85,11 @@ impl Problem {
         self
     }
 
+    /// What was refused could not be written down, so nobody is told how it was judged.
+    pub(crate) fn unrecorded() -> Self {
+        Self::new(Code::StoreUnavailable).detail("The audit trail can't be written; nothing was changed.").retry_after(5)
+    }
+
     /// Answers with another status than the code's own.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
@@ -191,6 +196,7 @@ pub const fn status(code: Code) -> StatusCode {
         | Code::ManagedByEnvironment
         | Code::LastOwner
         | Code::SlugTaken
+        | Code::NameTaken
         | Code::IdReused
         | Code::AlreadySettled
         | Code::RunOver
@@ -237,6 +243,7 @@ pub(crate) const fn title(code: Code) -> &'static str {
         Code::PolicyNotEnforceable => "The provider can't enforce this",
         Code::ErrorEvidence => "An error is no evidence",
         Code::SlugTaken => "The slug names another agent",
+        Code::NameTaken => "The name is another operator's",
         Code::IdReused => "The id stands for another call",
         Code::AlreadySettled => "The call is settled",
         Code::ArtifactExpired => "The picture's 24 hours are over",
@@ -275,6 +282,7 @@ mod tests {
                 &[
                     "stale_version",
                     "slug_taken",
+                    "name_taken",
                     "id_reused",
                     "profile_in_use",
                     "already_settled",

@@ -1,6 +1,6 @@
 //! All routes, registered once: the router, the OpenAPI document and the list that the audience test reads are the same thing (S-07).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{
     Router,
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use utoipa::openapi::{
     ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder,
     path::Operation,
-    security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    health, mcp,
+    auth, health, mcp, people,
     problem::Problem,
     run_api,
     server::{App, Matched, ServerConfig, Timers},
@@ -50,6 +50,12 @@ pub enum Audience {
     Run,
     /// With either.
     AgentOrRun,
+    /// Any operator, by token or session.
+    Operator,
+    /// Whoever manages the agent or run of the path: its members, and every owner.
+    Manager,
+    /// Owners of the install.
+    Owner,
 }
 
 /// One route, as the router knows it.
@@ -68,7 +74,9 @@ pub fn app(runtime: Runtime, config: &ServerConfig) -> App {
     let closing = CancellationToken::new();
     let mcp = mcp::Gate::new(runtime.clone(), config, closing.clone());
     let (router, _) = registered().split_for_parts();
-    let router: Router = finished(router).with_state(Doors { runtime, mcp, timers: config.timers });
+    let doors = Doors { runtime, mcp, timers: config.timers };
+    let router = router.layer(middleware::from_fn_with_state(doors.clone(), auth::audited));
+    let router: Router = finished(router).with_state(doors);
     App::around(router, config, closing)
 }
 
@@ -79,7 +87,18 @@ pub fn openapi() -> OpenApi {
 
 /// Every route with its audience, enumerated from the router.
 pub fn routes() -> Vec<Route> {
-    let mut routes = Vec::new();
+    let each = every_operation().into_iter();
+    each.map(|(method, path, operation)| Route { method, path, audience: audience(&operation) }).collect()
+}
+
+/// The id of each operation under its method and path: the audit trail's words.
+pub(crate) fn operations() -> BTreeMap<(String, String), String> {
+    let each = every_operation().into_iter();
+    each.filter_map(|(method, path, operation)| Some(((method.to_owned(), path), operation.operation_id?))).collect()
+}
+
+fn every_operation() -> Vec<(&'static str, String, Operation)> {
+    let mut found = Vec::new();
     for (path, item) in openapi().paths.paths {
         let methods = [
             ("GET", item.get),
@@ -91,28 +110,27 @@ pub fn routes() -> Vec<Route> {
             ("OPTIONS", item.options),
             ("TRACE", item.trace),
         ];
-        for (method, operation) in methods {
-            if let Some(operation) = operation {
-                routes.push(Route { method, path: path.clone(), audience: audience(&operation) });
-            }
-        }
+        found.extend(methods.into_iter().filter_map(|(method, operation)| Some((method, path.clone(), operation?))));
     }
-    routes
+    found
 }
 
 /// An operation without `security` is open to anybody: the audience test compares with the written table.
 fn audience(operation: &Operation) -> Audience {
-    let schemes: BTreeSet<String> = operation
-        .security
-        .iter()
+    let requirements = operation.security.iter().flatten().filter_map(|requirement| serde_json::to_value(requirement).ok());
+    let schemes: BTreeMap<String, Vec<String>> = requirements
+        .filter_map(|requirement| serde_json::from_value::<BTreeMap<String, Vec<String>>>(requirement).ok())
         .flatten()
-        .filter_map(|requirement| serde_json::to_value(requirement).ok())
-        .filter_map(|requirement| requirement.as_object().and_then(|schemes| schemes.keys().next().cloned()))
         .collect();
-    match (schemes.contains("agent_token"), schemes.contains("run_token")) {
+    let roles: BTreeSet<&str> =
+        ["operator_token", "session"].iter().filter_map(|scheme| schemes.get(*scheme)).flatten().map(String::as_str).collect();
+    match (schemes.contains_key("agent_token"), schemes.contains_key("run_token")) {
         (true, true) => Audience::AgentOrRun,
         (true, false) => Audience::Agent,
         (false, true) => Audience::Run,
+        (false, false) if roles.contains("operator") => Audience::Operator,
+        (false, false) if roles.contains("manager") => Audience::Manager,
+        (false, false) if roles.contains("owner") => Audience::Owner,
         (false, false) => Audience::Anybody,
     }
 }
@@ -130,6 +148,9 @@ fn registered() -> OpenApiRouter<Doors> {
         .routes(routes!(run_api::read_call))
         .routes(routes!(run_api::read_artifact))
         .routes(routes!(mcp::post, mcp::get, mcp::delete))
+        .routes(routes!(people::session::who_am_i))
+        .routes(routes!(people::operators::list))
+        .routes(routes!(people::agents::read))
 }
 
 /// What is not in the table answers with a problem too.
@@ -167,6 +188,17 @@ fn document() -> OpenApi {
         .components(Some(
             ComponentsBuilder::new()
                 .security_scheme("agent_token", bearer("A token of an agent, `fma_…`: long-lived, revocable."))
+                .security_scheme(
+                    "operator_token",
+                    bearer("A token of an operator, `fmo_…`. The scope says whom a route lets in: any `operator`, a `manager` of the agent, or an `owner`."),
+                )
+                .security_scheme(
+                    "session",
+                    SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::with_description(
+                        "__Host-formation",
+                        "An operator who signed in. A change also needs an `Origin` of this server and `X-Formation-Csrf`.",
+                    ))),
+                )
                 .security_scheme("run_token", bearer("The token of one run, `fmr_…`: good for that run alone."))
                 .build(),
         ))

@@ -10,7 +10,12 @@
 mod shed;
 mod socket;
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, body::Body, response::Response};
 use formation_core::Entropy;
@@ -106,8 +111,9 @@ impl App {
     }
 
     /// Answers one request.
-    pub async fn answer(&self, request: Request<Body>) -> Response {
+    pub async fn answer(&self, mut request: Request<Body>) -> Response {
         let id = self.door.request_id();
+        request.extensions_mut().insert(door::RequestId(id.clone()));
         let span = tracing::info_span!("request", request.id = %id, http.method = %request.method());
         async {
             let began = tokio::time::Instant::now();
@@ -136,6 +142,10 @@ impl App {
     }
 }
 
+/// Where a request came from: the other end of its connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(#[expect(dead_code, reason = "sign-in comes next")] pub(crate) IpAddr);
+
 /// The template of the route that answered, for the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Matched(pub(crate) String);
@@ -147,9 +157,9 @@ pub async fn serve(listener: TcpListener, app: App, config: ServerConfig, shutdo
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, mostly: the waiting peer stays in the queue while others end.
                     tracing::warn!(error.kind = ?error.kind(), "a connection could not be accepted");
@@ -162,7 +172,7 @@ pub async fn serve(listener: TcpListener, app: App, config: ServerConfig, shutdo
         // Small answers leave at once; a peer that went meanwhile shows at the first read.
         let _ = stream.set_nodelay(true);
         if let Ok(permit) = Arc::clone(&room).try_acquire_owned() {
-            let connection = connection(stream, app.clone(), config.timers, shutdown.clone());
+            let connection = connection(stream, peer.ip(), app.clone(), config.timers, shutdown.clone());
             connections.spawn(async move {
                 connection.await;
                 drop(permit);
@@ -184,9 +194,10 @@ pub async fn serve(listener: TcpListener, app: App, config: ServerConfig, shutdo
 }
 
 /// One connection, from its first byte to its end.
-async fn connection(stream: TcpStream, app: App, timers: Timers, shutdown: CancellationToken) {
-    let service = service_fn(move |request: Request<Incoming>| {
+async fn connection(stream: TcpStream, peer: IpAddr, app: App, timers: Timers, shutdown: CancellationToken) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let app = app.clone();
+        request.extensions_mut().insert(Peer(peer));
         async move { Ok::<_, Infallible>(app.answer(request.map(Body::new)).await) }
     });
     let socket = TokioIo::new(socket::Socket::new(stream, timers.write, timers.linger));

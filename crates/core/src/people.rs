@@ -1,6 +1,6 @@
 //! Who acts: operators and their roles, and whoever else leaves a line in the audit trail (contract.md 1).
 
-use crate::words;
+use crate::{ids::OperatorId, words};
 
 words! {
     /// What an operator may do.
@@ -49,3 +49,32 @@ impl Actor {
         Self { kind: ActorKind::Host, id: None, name: "host".to_owned(), request: None }
     }
 }
+
+/// What an operator may see in lists over all agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Everything: an owner, the host's command line.
+    Everything,
+    /// The agents this member was given, whichever those are when the database is asked.
+    Given(OperatorId),
+}
+
+impl Reach {
+    /// Whose access bounds it; `None` is no bound. What a statement's `$n IS NULL OR agent_id IN (…)` takes.
+    pub const fn bound(self) -> Option<OperatorId> {
+        match self {
+            Self::Everything => None,
+            Self::Given(operator) => Some(operator),
+        }
+    }
+}
+
+/// A name people chose for an operator, an agent or a token: 1 to 128 bytes, no control characters, no white space at either end.
+pub fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES).contains(&text.len()) && !text.chars().any(char::is_control) && text.trim() == text
+}
+
+/// The longest name.
+pub const NAME_BYTES: usize = 128;
+/// Characters of a password.
+pub const PASSWORD_CHARACTERS: std::ops::RangeInclusive<usize> = 12..=200;

@@ -89,6 +89,8 @@ words! {
         ErrorEvidence = "error_evidence",
         /// The slug names another agent.
         SlugTaken = "slug_taken",
+        /// The name is another operator's.
+        NameTaken = "name_taken",
         /// The key stands for another call.
         IdReused = "id_reused",
         /// The call is settled.

@@ -8,6 +8,7 @@ mod caller;
 mod execute;
 mod offers;
 mod pages;
+pub mod people;
 mod reading;
 mod runs;
 mod search;
@@ -32,6 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use call::{Answer, ArtifactRead, CallRequest, Door, ExecuteError, Image, StoredCall};
 pub use caller::{Caller, OpenRun, OpenedRun, Purpose, RunRef, Which};
+pub use formation_store::Page;
 pub use offers::{Change, Offer, OfferWatch};
 pub use timing::Timing;
 

@@ -1,21 +1,11 @@
-//! Tokens, runs and MCP sessions, as the doors need them.
+//! Runs and MCP sessions, as the doors need them.
 
 use formation_core::{AgentId, McpSessionId, TokenId, limits};
-use formation_store::{mcp_sessions, runs, tokens};
+use formation_store::{mcp_sessions, runs};
 
 use crate::{Caller, OpenRun, OpenedRun, Purpose, RunRef, Runtime, RuntimeError, Which};
 
 impl Runtime {
-    /// Whose token this is; `None` for anything that is not a good one. A run's token stays good after its run: its calls get
-    /// `run_over`.
-    pub async fn authenticate(&self, token: &str) -> Result<Option<Caller>, RuntimeError> {
-        let found = tokens::lookup(&self.0.db, token).await?;
-        Ok(found.map(|found| match found.run {
-            Some(run) => Caller::Run { run, agent: found.agent, token: found.token },
-            None => Caller::Agent { agent: found.agent, token: found.token },
-        }))
-    }
-
     /// Opens a run for an agent, with a token of its own.
     pub async fn open_run(&self, agent: AgentId, token: TokenId, open: OpenRun) -> Result<OpenedRun, RuntimeError> {
         let new =

@@ -1,6 +1,6 @@
 //! Agents: who calls. A deleted one is never found again, and its rows stay: runs and evidence name it.
 
-use formation_core::{AgentId, Timestamp, limits};
+use formation_core::{AgentId, Timestamp, limits, people::Reach};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -102,6 +102,11 @@ pub async fn by_slug(db: &Db, slug: &str) -> Result<Option<Agent>, StoreError> {
     db.row(sql::BY_SLUG, &[slug.into()]).await?.map(|row| agent(&row)).transpose()
 }
 
+/// The agent of this slug, if it is within reach: one question, whether it isn't there or isn't theirs (S-08).
+pub async fn within_reach(db: &Db, reach: Reach, slug: &Slug) -> Result<Option<Agent>, StoreError> {
+    db.row(sql::WITHIN_REACH, &[slug.as_str().into(), reach.bound().into()]).await?.map(|row| agent(&row)).transpose()
+}
+
 /// The agent of this id.
 pub async fn by_id(db: &Db, id: AgentId) -> Result<Option<Agent>, StoreError> {
     db.row(sql::BY_ID, &[id.into()]).await?.map(|row| agent(&row)).transpose()
@@ -139,6 +144,8 @@ pub(crate) mod sql {
         CREATE = "INSERT INTO agents (id, slug, name, version, created_at, created_by) VALUES ($1, $2, $3, 1, $4, $5) \
             ON CONFLICT DO NOTHING";
         BY_SLUG = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE slug = $1 AND deleted_at IS NULL";
+        WITHIN_REACH = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE slug = $1 AND deleted_at IS NULL \
+            AND (CAST($2 AS TEXT) IS NULL OR id IN (SELECT agent_id FROM agent_access WHERE operator_id = $2))";
         BY_ID = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE id = $1 AND deleted_at IS NULL";
         LIST = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE deleted_at IS NULL AND slug > $1 \
             ORDER BY slug LIMIT $2";

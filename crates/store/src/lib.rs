@@ -54,13 +54,17 @@ modules! {
     pub mod evidence;
     pub mod instances;
     pub mod keys;
+    pub mod login_attempts;
     mod migrate;
     pub mod mcp_sessions;
     pub mod offers;
+    pub mod operator_sessions;
+    pub mod operators;
     pub mod recovery;
     pub mod runs;
     pub mod secrets;
     pub mod settings;
+    pub mod setup_links;
     pub mod sweep;
     pub mod tokens;
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use formation_core::{AgentId, CallId, ConversationId, McpSessionId, RunId, Timestamp, TokenId, words};
+use formation_core::{AgentId, CallId, ConversationId, McpSessionId, RunId, Timestamp, TokenId, people, words};
 
 use crate::{
     Page, agents, browser_sessions, conversations,
@@ -345,6 +345,11 @@ pub async fn of_agent(db: &Db, agent: AgentId, run_id: RunId) -> Result<Option<R
     db.row(sql::OF_AGENT, &[run_id.into(), agent.into()]).await?.map(|row| run(&row)).transpose()
 }
 
+/// The agent of a run that is within an operator's reach; a deleted agent's runs are an owner's to see.
+pub async fn agent_within_reach(db: &Db, reach: people::Reach, run: RunId) -> Result<Option<AgentId>, StoreError> {
+    db.row(sql::AGENT_WITHIN_REACH, &[run.into(), reach.bound().into()]).await?.map(|row| row.at(0)).transpose()
+}
+
 /// Whose runs a reader may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -477,6 +482,8 @@ pub(crate) mod sql {
     }
 
     crate::db::statements! {
+        AGENT_WITHIN_REACH = "SELECT agent_id FROM runs WHERE id = $1 \
+            AND (CAST($2 AS TEXT) IS NULL OR agent_id IN (SELECT agent_id FROM agent_access WHERE operator_id = $2))";
         INSERT = "INSERT INTO runs (id, agent_id, conversation_id, opened_by, origin, client_key, state, max_calls, calls_used, \
             created_at, deadline_at, idle_after, last_call_at) VALUES ($1, $2, $3, $4, $5, $6, 'open', $7, 0, $8, $9, $10, $8) \
             ON CONFLICT (opened_by, origin, client_key) WHERE state = 'open' AND origin <> 'api' DO NOTHING";

@@ -1,6 +1,9 @@
 //! The sweeps: what nobody came to end is ended here. Only `serve` sweeps, never the command line.
 
-use crate::{admission, artifacts, browser_sessions, db::Db, error::StoreError, instances, mcp_sessions, recovery, runs};
+use crate::{
+    admission, artifacts, browser_sessions, db::Db, error::StoreError, instances, login_attempts, mcp_sessions, operator_sessions,
+    recovery, runs,
+};
 
 /// What one sweep found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub async fn round(db: &Db) -> Result<Swept, StoreError> {
                 let forgotten = mcp_sessions::sweep(tx).await?;
                 instances::sweep(tx).await?;
                 admission::sweep_meters(tx).await?;
+                operator_sessions::sweep(tx).await?;
+                login_attempts::sweep(tx).await?;
                 Ok::<_, StoreError>((left_over, erased, forgotten))
             })
         })

@@ -1,13 +1,14 @@
-//! Tokens of agents and runs: 256 random bits, shown once, stored as SHA-256 (contract.md 1).
+//! Tokens of operators, agents and runs: 256 random bits, shown once, stored as SHA-256 (contract.md 1).
 
 use std::time::Duration;
 
-use formation_core::{AgentId, Entropy, RunId, Secret, Timestamp, TokenId};
+use formation_core::{AgentId, Entropy, OperatorId, RunId, Secret, Timestamp, TokenId, people::Role};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::{
-    db::{Db, Tx, stored_words},
+    Page,
+    db::{Db, News, Row, Tx, Val, stored_words},
     error::StoreError,
     seal::to_hex,
 };
@@ -15,6 +16,8 @@ use crate::{
 formation_core::words! {
     /// What a token opens.
     pub enum TokenKind {
+        /// Everything one operator may do.
+        Operator = "operator",
         /// Everything of one agent.
         Agent = "agent",
         /// One run.
@@ -26,6 +29,7 @@ stored_words!(TokenKind);
 impl TokenKind {
     const fn prefix(self) -> &'static str {
         match self {
+            Self::Operator => "fmo_",
             Self::Agent => "fma_",
             Self::Run => "fmr_",
         }
@@ -46,6 +50,28 @@ pub struct Minted {
 }
 
 /// Who presented a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Presented {
+    /// An agent's harness, or a run.
+    Caller(TokenCaller),
+    /// A person.
+    Operator(TokenOperator),
+}
+
+/// The operator behind a token or a session, as they stand at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenOperator {
+    /// The token's row; a session has none.
+    pub token: Option<TokenId>,
+    /// Who.
+    pub operator: OperatorId,
+    /// Their name.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+}
+
+/// The agent or run behind a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenCaller {
     /// The token's row: implicit runs and MCP sessions hang on it.
@@ -71,46 +97,52 @@ pub struct TokenRow {
     pub revoked_at: Option<Timestamp>,
 }
 
+/// Makes a token for an operator: it can do what they can.
+pub async fn mint_operator(tx: &mut Tx, operator: OperatorId, name: &str, by: &str) -> Result<Minted, StoreError> {
+    mint(tx, TokenKind::Operator, [operator.into(), None::<AgentId>.into(), None::<RunId>.into()], name, by).await
+}
+
 /// Makes a token for an agent. `by` names the actor, for the record.
 pub async fn mint_agent(tx: &mut Tx, agent: AgentId, name: &str, by: &str) -> Result<Minted, StoreError> {
-    mint(tx, TokenKind::Agent, agent, None, name, by).await
+    mint(tx, TokenKind::Agent, [None::<OperatorId>.into(), agent.into(), None::<RunId>.into()], name, by).await
 }
 
 /// Makes the token of a run.
 pub(crate) async fn mint_run(tx: &mut Tx, agent: AgentId, run: RunId) -> Result<Minted, StoreError> {
-    mint(tx, TokenKind::Run, agent, Some(run), "run", "run").await
+    mint(tx, TokenKind::Run, [None::<OperatorId>.into(), agent.into(), run.into()], "run", "run").await
 }
 
-async fn mint(
-    tx: &mut Tx,
-    kind: TokenKind,
-    agent: AgentId,
-    run: Option<RunId>,
-    name: &str,
-    by: &str,
-) -> Result<Minted, StoreError> {
+async fn mint(tx: &mut Tx, kind: TokenKind, whose: [Val<'_>; 3], name: &str, by: &str) -> Result<Minted, StoreError> {
     let now = tx.now().await?;
     let id = TokenId::mint(now, tx.entropy());
     let text = fresh_text(kind, tx.entropy());
     let hash = hash_of(text.expose());
-    let vals =
-        [id.into(), (&hash).into(), kind.into(), name.into(), agent.into(), run.into(), now.into(), by.into()];
+    let [operator, agent, run] = whose;
+    let vals = [id.into(), (&hash).into(), kind.into(), name.into(), operator, agent, run, now.into(), by.into()];
     tx.exec(sql::MINT, &vals).await?;
     Ok(Minted { id, text })
 }
 
-/// Whose token this is. `None`: nobody's, revoked, or of a deleted agent. The token of a run that is over still names it.
-pub async fn lookup(db: &Db, presented: &str) -> Result<Option<TokenCaller>, StoreError> {
+/// Whose token this is. `None`: nobody's, revoked, of a deleted agent or of an operator who is disabled. The token of a run that is
+/// over still names it.
+pub async fn lookup(db: &Db, presented: &str) -> Result<Option<Presented>, StoreError> {
     let Some(kind) = kind_of(presented) else { return Ok(None) };
     let hash = hash_of(presented.as_bytes());
-    let Some(row) = db.row(sql::LOOKUP, &[(&hash).into(), kind.into()]).await? else { return Ok(None) };
+    let sql = if kind == TokenKind::Operator { sql::LOOKUP_OPERATOR } else { sql::LOOKUP };
+    let Some(row) = db.row(sql, &[(&hash).into(), kind.into()]).await? else { return Ok(None) };
     let stored: Vec<u8> = row.at(0)?;
     if !bool::from(stored.as_slice().ct_eq(&hash)) {
         return Ok(None);
     }
-    let caller = TokenCaller { token: row.at(1)?, agent: row.at(2)?, run: row.at(3)? };
-    note_use(db, caller.token, row.at(4)?).await?;
-    Ok(Some(caller))
+    let token: TokenId = row.at(1)?;
+    let found = match kind {
+        TokenKind::Operator => {
+            Presented::Operator(TokenOperator { token: Some(token), operator: row.at(3)?, name: row.at(4)?, role: row.at(5)? })
+        }
+        TokenKind::Agent | TokenKind::Run => Presented::Caller(TokenCaller { token, agent: row.at(3)?, run: row.at(4)? }),
+    };
+    note_use(db, token, row.at(2)?).await?;
+    Ok(Some(found))
 }
 
 /// Whether a token that was good still is: not revoked, its agent not deleted. Open streams ask again and again.
@@ -130,13 +162,31 @@ async fn note_use(db: &Db, token: TokenId, last: Option<Timestamp>) -> Result<()
 /// Ends one token of this agent. `false`: it has no such living token.
 pub async fn revoke(tx: &mut Tx, agent: AgentId, token: TokenId) -> Result<bool, StoreError> {
     let now = tx.now().await?;
+    tx.tell(News::People);
     Ok(tx.exec(sql::REVOKE, &[token.into(), agent.into(), now.into()]).await? == 1)
 }
 
-/// The agent's long-lived tokens, newest first, at most 100.
-pub async fn list(db: &Db, agent: AgentId) -> Result<Vec<TokenRow>, StoreError> {
-    let rows = db.rows(sql::LIST, &[agent.into()]).await?;
-    rows.iter()
+/// Ends one token of this operator. `false`: they have no such living token.
+pub async fn revoke_of_operator(tx: &mut Tx, operator: OperatorId, token: TokenId) -> Result<bool, StoreError> {
+    let now = tx.now().await?;
+    tx.tell(News::People);
+    Ok(tx.exec(sql::REVOKE_OF_OPERATOR, &[token.into(), operator.into(), now.into()]).await? == 1)
+}
+
+/// The agent's long-lived tokens, newest first, those before `after` if given; 100 a page.
+pub async fn list(db: &Db, agent: AgentId, after: Option<TokenId>) -> Result<Page<TokenRow>, StoreError> {
+    page(&db.rows(sql::LIST, &[agent.into(), after.into()]).await?)
+}
+
+/// An operator's own tokens, likewise.
+pub async fn list_of_operator(db: &Db, operator: OperatorId, after: Option<TokenId>) -> Result<Page<TokenRow>, StoreError> {
+    page(&db.rows(sql::LIST_OF_OPERATOR, &[operator.into(), after.into()]).await?)
+}
+
+fn page(rows: &[Row]) -> Result<Page<TokenRow>, StoreError> {
+    let items: Result<Vec<_>, StoreError> = rows
+        .iter()
+        .take(100)
         .map(|row| {
             Ok(TokenRow {
                 id: row.at(0)?,
@@ -146,36 +196,51 @@ pub async fn list(db: &Db, agent: AgentId) -> Result<Vec<TokenRow>, StoreError> 
                 revoked_at: row.at(4)?,
             })
         })
-        .collect()
+        .collect();
+    Ok(Page { items: items?, has_more: rows.len() > 100 })
 }
 
 fn fresh_text(kind: TokenKind, entropy: &Entropy) -> Secret {
-    let bits: [u8; 32] = entropy.bytes();
-    Secret::new(format!("{}{}", kind.prefix(), to_hex(&bits)).into_bytes())
+    Secret::new(format!("{}{}", kind.prefix(), digits(entropy)).into_bytes())
+}
+
+/// 256 random bits as text: what stands in tokens, cookies and set-up links.
+pub(crate) fn digits(entropy: &Entropy) -> String {
+    to_hex(&entropy.bytes::<32>())
+}
+
+/// Whether the text has that form.
+pub(crate) fn is_digits(text: &str) -> bool {
+    text.len() == HEX_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The form is checked before anything is hashed, so that a long header costs nothing.
 fn kind_of(presented: &str) -> Option<TokenKind> {
-    let is_digits = |text: &str| text.len() == HEX_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     TokenKind::ALL.iter().copied().find(|kind| presented.strip_prefix(kind.prefix()).is_some_and(is_digits))
 }
 
-fn hash_of(text: &[u8]) -> [u8; 32] {
+pub(crate) fn hash_of(text: &[u8]) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
 pub(crate) mod sql {
     crate::db::statements! {
-        MINT = "INSERT INTO tokens (id, token_hash, kind, name, agent_id, run_id, created_at, created_by) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-        LOOKUP = "SELECT t.token_hash, t.id, t.agent_id, t.run_id, t.last_used_at FROM tokens t JOIN agents a ON a.id = t.agent_id \
+        MINT = "INSERT INTO tokens (id, token_hash, kind, name, operator_id, agent_id, run_id, created_at, created_by) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        LOOKUP = "SELECT t.token_hash, t.id, t.last_used_at, t.agent_id, t.run_id FROM tokens t JOIN agents a ON a.id = t.agent_id \
             WHERE t.token_hash = $1 AND t.kind = $2 AND t.revoked_at IS NULL AND a.deleted_at IS NULL";
+        LOOKUP_OPERATOR = "SELECT t.token_hash, t.id, t.last_used_at, o.id, o.name, o.role FROM tokens t \
+            JOIN operators o ON o.id = t.operator_id \
+            WHERE t.token_hash = $1 AND t.kind = $2 AND t.revoked_at IS NULL AND o.disabled_at IS NULL";
         IS_GOOD = "SELECT t.id FROM tokens t JOIN agents a ON a.id = t.agent_id \
             WHERE t.id = $1 AND t.revoked_at IS NULL AND a.deleted_at IS NULL";
         USED = "UPDATE tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
         REVOKE = "UPDATE tokens SET revoked_at = $3 WHERE id = $1 AND agent_id = $2 AND revoked_at IS NULL";
+        REVOKE_OF_OPERATOR = "UPDATE tokens SET revoked_at = $3 WHERE id = $1 AND operator_id = $2 AND revoked_at IS NULL";
         LIST = "SELECT id, name, created_at, last_used_at, revoked_at FROM tokens WHERE agent_id = $1 AND kind = 'agent' \
-            ORDER BY id DESC LIMIT 100";
+            AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT 101";
+        LIST_OF_OPERATOR = "SELECT id, name, created_at, last_used_at, revoked_at FROM tokens WHERE operator_id = $1 \
+            AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT 101";
     }
 }
 

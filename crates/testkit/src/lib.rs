@@ -9,6 +9,7 @@ pub mod http;
 pub mod kill;
 pub mod load;
 pub mod mcp;
+pub mod operators;
 pub mod processes;
 pub mod server;
 pub mod site;

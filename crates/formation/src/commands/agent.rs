@@ -88,7 +88,15 @@ async fn token(db: &Db, slug: &str, name: &str, output: Output) -> Result<(), Fa
 
 async fn tokens(db: &Db, slug: &str, output: Output) -> Result<(), Failure> {
     let agent = find(db, slug).await?;
-    let all = tokens::list(db, agent).await.map_err(|error| opening::unreadable(&error))?;
+    let mut all = Vec::new();
+    loop {
+        let after = all.last().map(|token: &tokens::TokenRow| token.id);
+        let page = tokens::list(db, agent, after).await.map_err(|error| opening::unreadable(&error))?;
+        all.extend(page.items);
+        if !page.has_more {
+            break;
+        }
+    }
     let answer: Vec<Value> = all
         .iter()
         .map(|token| {

@@ -7,6 +7,7 @@ mod combining;
 mod facade;
 mod keys;
 mod ledger;
+mod people;
 mod recovery;
 mod runs;
 mod schema;

@@ -150,7 +150,9 @@ on_both_databases! {
         assert_eq!(one.run.conversation, two.run.conversation);
         assert_ne!(one.run.conversation, alone.run.conversation);
         let text = std::str::from_utf8(one.token.text.expose()).expect("text").to_owned();
-        let caller = tokens::lookup(&test.db, &text).await.expect("read").expect("a caller");
+        let tokens::Presented::Caller(caller) = tokens::lookup(&test.db, &text).await.expect("read").expect("a caller") else {
+            panic!("a run's token is no operator's")
+        };
         assert_eq!((caller.agent, caller.run), (visitor.agent, Some(one.run.id)));
         visitor.end(&one.run, EndReason::Finished).await;
         assert!(tokens::lookup(&test.db, &text).await.expect("read").is_some(), "its calls get `run_over`, not 401");

@@ -1,6 +1,9 @@
 //! Who gets in: every route, every method, every kind of caller, against the written table (S-07, S-11, S-23, S-09).
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use formation_testkit::{
     databases::TestDb,
@@ -19,6 +22,12 @@ enum Audience {
     Agent,
     Run,
     AgentOrRun,
+    /// Any operator.
+    Operator,
+    /// Whoever manages the agent or run of the path.
+    Manager,
+    /// Owners of the install.
+    Owner,
 }
 
 /// contract.md 1, for the routes that exist.
@@ -33,6 +42,9 @@ const TABLE: &[(&str, &str, Audience)] = &[
     ("POST", "/v1/run/tool-calls", Audience::Run),
     ("GET", "/v1/run/tool-calls/{id}", Audience::Run),
     ("GET", "/v1/run/artifacts/{artifact}", Audience::Run),
+    ("GET", "/api/session", Audience::Operator),
+    ("GET", "/api/operators", Audience::Owner),
+    ("GET", "/api/agents/{slug}", Audience::Manager),
     ("POST", "/mcp", Audience::AgentOrRun),
     ("GET", "/mcp", Audience::AgentOrRun),
     ("DELETE", "/mcp", Audience::AgentOrRun),
@@ -49,6 +61,11 @@ enum Standing {
     /// The run whose call the paths name.
     OwnRun,
     OtherRun,
+    Owner,
+    /// A member who manages the agent that the paths name.
+    Member,
+    /// A member who manages another one.
+    Stranger,
 }
 
 struct Caller {
@@ -76,17 +93,27 @@ async fn listed(client: &Client) -> BTreeSet<(String, String, Audience)> {
     let mut listed = BTreeSet::new();
     for (path, operations) in document["paths"].as_object().expect("paths") {
         for (method, operation) in operations.as_object().expect("operations") {
-            let schemes: Vec<&str> = operation["security"]
+            let schemes: BTreeMap<&str, &Value> = operation["security"]
                 .as_array()
                 .into_iter()
                 .flatten()
-                .filter_map(|one| one.as_object()?.keys().next().map(String::as_str))
+                .filter_map(|one| one.as_object()?.iter().next().map(|(scheme, scopes)| (scheme.as_str(), scopes)))
                 .collect();
-            let audience = match (schemes.contains(&"agent_token"), schemes.contains(&"run_token")) {
-                (true, true) => Audience::AgentOrRun,
-                (true, false) => Audience::Agent,
-                (false, true) => Audience::Run,
-                (false, false) => Audience::Anybody,
+            assert_eq!(
+                schemes.get("operator_token"),
+                schemes.get("session"),
+                "{method} {path}: a token and a session open the same"
+            );
+            let role = schemes.get("session").map(|scopes| scopes[0].as_str().expect("a scope"));
+            let audience = match (schemes.contains_key("agent_token"), schemes.contains_key("run_token"), role) {
+                (true, true, None) => Audience::AgentOrRun,
+                (true, false, None) => Audience::Agent,
+                (false, true, None) => Audience::Run,
+                (false, false, None) => Audience::Anybody,
+                (false, false, Some("operator")) => Audience::Operator,
+                (false, false, Some("manager")) => Audience::Manager,
+                (false, false, Some("owner")) => Audience::Owner,
+                other => panic!("{method} {path}: {other:?}"),
             };
             listed.insert((method.to_uppercase(), path.clone(), audience));
         }
@@ -103,9 +130,18 @@ fn audience(method: &Method, path: &str) -> Option<Audience> {
 fn expected(method: &Method, path: &str, standing: Standing) -> u16 {
     let Some(audience) = audience(method, path) else { return 405 };
     let is_run = matches!(standing, Standing::OwnRun | Standing::OtherRun);
+    let is_operator = matches!(standing, Standing::Owner | Standing::Member | Standing::Stranger);
+    let is_for_operators = matches!(audience, Audience::Operator | Audience::Manager | Audience::Owner);
     match (audience, standing) {
-        (Audience::Anybody, _) => return 200,
-        (_, Standing::Nobody) => return 401,
+        (_, Standing::Nobody) if audience != Audience::Anybody => return 401,
+        // Every change under `/api` is asked for with a body that no route takes: who is let in hears so, and nothing happens.
+        (Audience::Anybody | Audience::Operator, _) | (_, Standing::Owner) | (Audience::Manager, Standing::Member)
+            if audience == Audience::Anybody || (is_operator && is_for_operators) =>
+        {
+            return if path.starts_with("/api/") && !matches!(*method, Method::GET | Method::HEAD) { 422 } else { 200 };
+        }
+        (Audience::Manager, Standing::Stranger) => return 404,
+        _ if is_operator || is_for_operators => return 403,
         (Audience::Agent, _) if is_run => return 403,
         (Audience::Run, Standing::Agent) => return 403,
         _ => {}
@@ -138,17 +174,31 @@ fn body(path: &str) -> Value {
         "/v1/run/tool-calls" => json!({"tool": "browser_read", "arguments": {}}),
         "/mcp" => json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}),
+        _ if path.starts_with("/api/") => json!({"no_route_takes_this": true}),
         _ => json!({}),
     }
 }
 
-async fn ask(client: &Client, method: &Method, path: &str, call: &str, header: Option<&str>) -> Reply {
-    let at = path.replace("{id}", call).replace("{artifact}", call);
+/// The path with `alpha` for an agent, and ids of `alpha`'s: the run under `/api/runs`, the call elsewhere.
+fn filled(path: &str, run: &str, call: &str) -> String {
+    let path = path.replace("/api/runs/{id}", &format!("/api/runs/{run}")).replace("{slug}", "alpha");
+    ["{id}", "{artifact}", "{call}"].iter().fold(path, |path, name| path.replace(name, call))
+}
+
+/// What the paths name: a run of `alpha`, and a call of it.
+#[derive(Default)]
+struct Ids {
+    run: String,
+    call: String,
+}
+
+async fn ask(client: &Client, method: &Method, path: &str, ids: &Ids, header: Option<&str>) -> Reply {
+    let at = filled(path, &ids.run, &ids.call);
     let mut request = client.request(method.clone(), &at);
     if let Some(header) = header {
         request = request.header("authorization", header);
     }
-    if matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
+    if matches!(method.as_str(), "POST" | "PUT" | "PATCH") || (path.starts_with("/api/") && *method == Method::DELETE) {
         request = request.header("accept", "application/json, text/event-stream").json(&body(path));
     }
     send(request).await.expect("an answer")
@@ -182,13 +232,13 @@ fn nobodies(stage: &Stage, revoked: &str) -> Vec<Caller> {
     ]
 }
 
-async fn compare(stage: &Stage, callers: &[Caller], call: &str) {
+async fn compare(stage: &Stage, callers: &[Caller], ids: &Ids) {
     let mut wrong = Vec::new();
     let paths: BTreeSet<&str> = TABLE.iter().map(|(_, path, _)| *path).collect();
     for path in paths {
         for method in &METHODS {
             for caller in callers {
-                let reply = ask(&stage.client, method, path, call, caller.header.as_deref()).await;
+                let reply = ask(&stage.client, method, path, ids, caller.header.as_deref()).await;
                 let expected = expected(method, path, caller.standing);
                 if reply.status != expected {
                     wrong.push(format!("{method} {path} by {}: {} instead of {expected}", caller.name, reply.status));
@@ -235,7 +285,7 @@ on_both_databases! {
         let over = stage.alpha.open_run(&json!({})).await.expect("a run");
         over.finish().await.expect("it ends");
         let expired = stage.alpha.open_run(&json!({"deadline_seconds": 1})).await.expect("a run");
-        let call = recorded_call(&own).await;
+        let ids = Ids { call: recorded_call(&own).await, run: own.id.clone() };
         let revoked = revoked_token(&stage);
         // Past its deadline a run is over, whether somebody looks at it or not.
         let is_over = async {
@@ -248,10 +298,16 @@ on_both_databases! {
         assert_eq!(said["observation"]["refusal"]["reason"], "run_over", "{said}");
 
         let before = contents(&db).await;
-        compare(&stage, &nobodies(&stage, &revoked), &call).await;
+        compare(&stage, &nobodies(&stage, &revoked), &ids).await;
         assert_untouched(&db, &before).await;
 
+        let owner = db.owner(&stage.client, "Owner").await;
+        let member = db.member(&stage.client, "Member", &["alpha"]).await;
+        let stranger = db.member(&stage.client, "Stranger", &["beta"]).await;
         let callers = [
+            caller("an owner", token(&owner.client), Standing::Owner),
+            caller("a member with access", token(&member.client), Standing::Member),
+            caller("a member without", token(&stranger.client), Standing::Stranger),
             caller("an agent", token(&stage.alpha), Standing::Agent),
             caller("another agent", token(&stage.beta), Standing::Agent),
             caller("the run", token(&own.client), Standing::OwnRun),
@@ -260,7 +316,7 @@ on_both_databases! {
             caller("a run that is over", token(&over.client), Standing::OtherRun),
             caller("a run past its deadline", token(&expired.client), Standing::OtherRun),
         ];
-        compare(&stage, &callers, &call).await;
+        compare(&stage, &callers, &ids).await;
     }
 
     /// S-23: what nobody may ask is what contract.md 1 lists; it takes nothing in, and neither does a refusal.
@@ -281,7 +337,7 @@ on_both_databases! {
         }
         for (method, path, _) in TABLE {
             let announced = crate::oversize::announced(&stage.url, method, path, 1 << 30).await;
-            let known = if path.contains("/v1/") || *path == "/mcp" { 401 } else { 200 };
+            let known = if audience(&Method::from_bytes(method.as_bytes()).expect("a method"), path) == Some(Audience::Anybody) { 200 } else { 401 };
             assert_eq!(announced.status, known, "{method} {path} answers before a body has come: {}", announced.head);
         }
         assert_untouched(&db, &before).await;
@@ -418,7 +474,7 @@ async fn forged_jwts(db: TestDb) {
     let before = contents(&db).await;
     for token in &forged {
         for (method, path) in [(Method::POST, "/v1/runs"), (Method::GET, "/v1/run/tools"), (Method::POST, "/mcp")] {
-            let reply = ask(&stage.client, &method, path, "", Some(&format!("Bearer {token}"))).await;
+            let reply = ask(&stage.client, &method, path, &Ids::default(), Some(&format!("Bearer {token}"))).await;
             assert_eq!((reply.status, reply.code().as_str()), (401, "unauthenticated"), "{path} {token}");
         }
     }
