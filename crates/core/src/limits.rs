@@ -26,6 +26,8 @@ pub const SEARCH_RESULTS_DEFAULT: u8 = 5;
 pub const SEARCH_OBSERVATION_BYTES: usize = 32 * 1024;
 /// A vendor's reply, decompressed.
 pub const WIRE_BYTES: usize = 2 * 1024 * 1024;
+/// What is looked at of a vendor's error body, decompressed.
+pub const WIRE_ERROR_BYTES: usize = 16 * 1024;
 /// Text of one `type`.
 pub const TYPE_BYTES: usize = 2_000;
 /// `find` of a read.

@@ -1,20 +1,29 @@
 //! A bounded HTTP client for one origin: no redirects, no proxies, no repeats, no endless replies.
+//!
+//! A connection is kept for the next request. One that the other side has closed meanwhile is replaced before anything of a
+//! request is written; once a byte of it may have left, a broken connection is an error and nothing is sent again.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt, io, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use formation_core::Secret;
+use formation_core::{Secret, limits};
 use reqwest::{
     Method,
-    header::{AUTHORIZATION, HeaderValue},
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
     redirect, retry,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::{Host, Url};
 
+use crate::Outside;
+
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long an idle connection is kept: shorter than the patience of what lies between us and a vendor.
+const IDLE: Duration = Duration::from_secs(30);
+/// What a vendor is told of us.
+const AGENT: &str = concat!("formation/", env!("CARGO_PKG_VERSION"));
 
 /// Why there is no reply. No variant holds a text of the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,23 +49,36 @@ pub enum ClientError {
     /// The reply is not what was expected.
     #[error("the reply has another shape than expected")]
     Shape,
+    /// The credential has bytes that no header can carry; nothing was sent.
+    #[error("the credential can't be sent in a header")]
+    Credential,
 }
 
-/// A whole reply.
-#[derive(Debug, Clone)]
+/// A whole reply. `Debug` shows no text of the other side.
+#[derive(Clone)]
 pub struct Reply {
     /// The status.
     pub status: u16,
-    /// Its `content-type`, if it is a text.
-    pub content_type: Option<String>,
+    headers: HeaderMap,
     /// The body, decompressed.
     pub body: Bytes,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status).field("bytes", &self.body.len()).finish_non_exhaustive()
+    }
 }
 
 impl Reply {
     /// Reads the body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body).map_err(|_| ClientError::Shape)
+    }
+
+    /// The first header of that name, if it is visible ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
     }
 }
 
@@ -65,74 +87,136 @@ impl Reply {
 pub struct Client {
     origin: Url,
     http: reqwest::Client,
+    /// Of a reply that is no success, what is kept; the rest isn't read.
+    error_bytes: Option<usize>,
 }
 
 impl Client {
     /// For `origin`: an `https` URL, or an `http` URL whose host is a loopback address or `localhost`, which then means loopback
     /// whatever the resolver thinks. A token would cross the network in the clear otherwise.
-    #[expect(clippy::disallowed_methods, reason = "this is where the ban sends everybody")]
     pub fn new(origin: &Url) -> Result<Self, ClientError> {
-        let bare = origin.username().is_empty()
-            && origin.password().is_none()
-            && origin.path() == "/"
-            && origin.query().is_none()
-            && origin.fragment().is_none();
         let is_loopback = match origin.host() {
             Some(Host::Ipv4(address)) => address.is_loopback(),
             Some(Host::Ipv6(address)) => address.is_loopback(),
             Some(Host::Domain(name)) => name == "localhost",
             None => false,
         };
-        if !bare || !(origin.scheme() == "https" || (origin.scheme() == "http" && is_loopback)) {
+        if !is_bare(origin) || !(origin.scheme() == "https" || (origin.scheme() == "http" && is_loopback)) {
             return Err(ClientError::Origin);
         }
         let port = origin.port_or_known_default().unwrap_or(443);
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
+        let http = bounded()
             .https_only(origin.scheme() == "https")
-            .connect_timeout(CONNECT)
             .resolve_to_addrs(
                 "localhost",
                 &[SocketAddr::from(([127, 0, 0, 1], port)), SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port))],
             )
             .build()
             .map_err(|_| ClientError::Tls)?;
-        Ok(Self { origin: origin.clone(), http })
+        Ok(Self { origin: origin.clone(), http, error_bytes: None })
+    }
+
+    /// For a vendor's fixed `https` origin, reached as `outside` says. Of an error body 16 KiB are read and no more.
+    ///
+    /// HTTP/1.1: a call has its connection to itself, so one that breaks or stalls takes no other call with it.
+    pub fn vendor(origin: &str, outside: &Outside) -> Result<Self, ClientError> {
+        let origin = Url::parse(origin).map_err(|_| ClientError::Origin)?;
+        if origin.scheme() != "https" || !is_bare(&origin) {
+            return Err(ClientError::Origin);
+        }
+        let port = origin.port_or_known_default().unwrap_or(443);
+        let http = outside
+            .roots()
+            .and_then(|roots| {
+                bounded()
+                    .https_only(true)
+                    .http1_only()
+                    .pool_idle_timeout(IDLE)
+                    .user_agent(AGENT)
+                    .tls_certs_only(roots)
+                    .dns_resolver(outside.names_for(port))
+                    .build()
+            })
+            .map_err(|_| ClientError::Tls)?;
+        Ok(Self { origin, http, error_bytes: Some(limits::WIRE_ERROR_BYTES) })
     }
 
     /// Sends one request and reads at most `limit` bytes of its reply, all within `wait`. Every status is a reply.
     ///
     /// `path` is our own and starts with `/`.
     pub async fn send(&self, request: Request<'_>, limit: usize, wait: Duration) -> Result<Reply, ClientError> {
-        let url = self.origin.join(request.path).map_err(|_| ClientError::Origin)?;
+        let mut url = self.origin.join(request.path).map_err(|_| ClientError::Origin)?;
         if url.origin() != self.origin.origin() {
             return Err(ClientError::Origin);
         }
+        if !request.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(request.query);
+        }
         let mut sent = self.http.request(request.method, url).timeout(wait);
-        if let Some(token) = request.token {
-            sent = sent.header(AUTHORIZATION, bearer(token)?);
+        if let Some(credential) = request.credential {
+            let (name, value) = credential.header()?;
+            sent = sent.header(name, value);
+        }
+        if let Some(media) = request.accept {
+            sent = sent.header(ACCEPT, media);
         }
         if let Some(body) = request.body {
             sent = sent.json(body);
         }
-        let mut answer = sent.send().await.map_err(|error| classify(&error))?;
-        if answer.content_length().is_some_and(|length| length > limit as u64) {
-            return Err(ClientError::TooLarge);
-        }
-        let content_type =
-            answer.headers().get(reqwest::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| classify(&error))? {
-            if body.len() + chunk.len() > limit {
+        let answer = sent.send().await.map_err(|error| classify(&error))?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let body = match self.error_bytes {
+            Some(most) if !status.is_success() => read(answer, most, Excess::Dropped).await?,
+            _ => read(answer, limit, Excess::Refused).await?,
+        };
+        Ok(Reply { status: status.as_u16(), headers, body })
+    }
+}
+
+/// What becomes of bytes over a limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Excess {
+    Refused,
+    Dropped,
+}
+
+async fn read(mut answer: reqwest::Response, limit: usize, excess: Excess) -> Result<Bytes, ClientError> {
+    if excess == Excess::Refused && answer.content_length().is_some_and(|length| length > limit as u64) {
+        return Err(ClientError::TooLarge);
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| classify(&error))? {
+        let room = limit - body.len();
+        if chunk.len() > room {
+            if excess == Excess::Refused {
                 return Err(ClientError::TooLarge);
             }
-            body.extend_from_slice(&chunk);
+            body.extend_from_slice(&chunk[..room]);
+            break;
         }
-        Ok(Reply { status: answer.status().as_u16(), content_type, body: body.into() })
+        body.extend_from_slice(&chunk);
     }
+    Ok(body.into())
+}
+
+/// What every client here has in common.
+#[expect(clippy::disallowed_methods, reason = "this is where the ban sends everybody")]
+fn bounded() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .connect_timeout(CONNECT)
+}
+
+/// Whether a URL is an origin and nothing else.
+fn is_bare(origin: &Url) -> bool {
+    origin.username().is_empty()
+        && origin.password().is_none()
+        && origin.path() == "/"
+        && origin.query().is_none()
+        && origin.fragment().is_none()
 }
 
 /// One request.
@@ -142,37 +226,54 @@ pub struct Request<'a> {
     pub method: Method,
     /// Below the origin.
     pub path: &'a str,
-    /// Goes out as `Authorization: Bearer …`, marked as sensitive.
-    pub token: Option<&'a Secret>,
+    /// Goes into the URL, encoded here. No secret belongs there.
+    pub query: &'a [(&'a str, &'a str)],
+    /// On whose behalf.
+    pub credential: Option<Credential<'a>>,
+    /// The one media type that is wanted.
+    pub accept: Option<&'static str>,
     /// Goes out as JSON.
     pub body: Option<&'a Value>,
+}
+
+/// A secret and the header it goes out in, marked as sensitive there.
+#[derive(Debug, Clone, Copy)]
+pub enum Credential<'a> {
+    /// `Authorization: Bearer …`.
+    Bearer(&'a Secret),
+    /// A header of the vendor's own; its name is in lower case.
+    Header(&'static str, &'a Secret),
 }
 
 impl<'a> Request<'a> {
     /// Reads `path`.
     pub const fn get(path: &'a str) -> Self {
-        Self { method: Method::GET, path, token: None, body: None }
+        Self { method: Method::GET, path, query: &[], credential: None, accept: None, body: None }
     }
 
     /// Posts a body to `path`.
     pub const fn post(path: &'a str, body: &'a Value) -> Self {
-        Self { method: Method::POST, path, token: None, body: Some(body) }
+        Self { method: Method::POST, path, query: &[], credential: None, accept: None, body: Some(body) }
     }
 
     /// On behalf of whoever holds `token`.
     pub const fn with_token(mut self, token: &'a Secret) -> Self {
-        self.token = Some(token);
+        self.credential = Some(Credential::Bearer(token));
         self
     }
 }
 
-fn bearer(token: &Secret) -> Result<HeaderValue, ClientError> {
-    // The one place that exposes a token: it becomes the header and is wiped by whoever owns it.
-    let mut text = b"Bearer ".to_vec();
-    text.extend_from_slice(token.expose());
-    let mut value = HeaderValue::from_bytes(&text).map_err(|_| ClientError::Shape)?;
-    value.set_sensitive(true);
-    Ok(value)
+impl Credential<'_> {
+    /// The one place that exposes a credential: it becomes the header and is wiped by whoever owns it.
+    fn header(self) -> Result<(HeaderName, HeaderValue), ClientError> {
+        let (name, value) = match self {
+            Self::Bearer(token) => (AUTHORIZATION, HeaderValue::from_bytes(&[b"Bearer ", token.expose()].concat())),
+            Self::Header(name, key) => (HeaderName::from_static(name), HeaderValue::from_bytes(key.expose())),
+        };
+        let mut value = value.map_err(|_| ClientError::Credential)?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    }
 }
 
 fn classify(error: &reqwest::Error) -> ClientError {
@@ -180,9 +281,19 @@ fn classify(error: &reqwest::Error) -> ClientError {
         ClientError::NotConnected
     } else if error.is_timeout() {
         ClientError::Late
+    } else if is_garbled(error) {
+        ClientError::Shape
     } else {
         ClientError::Broken
     }
+}
+
+/// Whether all came and could not be decompressed.
+fn is_garbled(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| matches!(cause.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput))
 }
 
 #[cfg(test)]
@@ -243,7 +354,7 @@ mod tests {
         let body = json!({"tool": "browser_read"});
         let request = Request::post("/v1/run/tool-calls", &body).with_token(&token);
         let reply = client(&origin).expect("loopback").send(request, 100, WAIT).await.expect("a reply");
-        assert_eq!((reply.status, reply.content_type.as_deref()), (422, Some("application/json")));
+        assert_eq!((reply.status, reply.header("Content-Type")), (422, Some("application/json")));
         assert_eq!(reply.json::<Value>().expect("JSON"), json!({"a": 1}));
         let sent = served.await.expect("served");
         assert!(sent.starts_with("POST /v1/run/tool-calls HTTP/1.1\r\n"), "{sent}");

@@ -6,11 +6,13 @@
 mod client;
 mod dial;
 mod forbidden;
+mod outside;
 mod resolve;
 
-pub use client::{Client, ClientError, Reply, Request};
+pub use client::{Client, ClientError, Credential, Reply, Request};
 pub use dial::{AddressPolicy, DialError, Dialler};
 pub use forbidden::Forbidden;
+pub use outside::Outside;
 pub use reqwest::Method;
 pub use resolve::{Lookup, Names, NotLoopback, Resolver, SystemResolver};
 
