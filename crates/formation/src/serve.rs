@@ -8,6 +8,7 @@ use formation_runtime::{Parts, Runtime};
 use formation_store::Db;
 use formation_vendors::{
     Catalog,
+    brave::{self, Brave},
     local::{LocalBrowser, LocalConfig},
 };
 use formation_wire::{AddressPolicy, Dialler, Forbidden};
@@ -64,7 +65,7 @@ pub async fn serve(config: Config, wiring: Wiring, stop: CancellationToken, read
     let public_url = config.public_url.clone().map_or_else(|| loopback_url(address), Ok)?;
 
     let local = local_browser(&config, &wiring, &folder, address).await?;
-    let catalog = catalog(local.as_ref(), &opened);
+    let catalog = catalog(local.as_ref(), &opened, &wiring)?;
     let Opened { db, keys, .. } = opened;
     let parts = Parts {
         db: db.clone(),
@@ -173,14 +174,17 @@ async fn database_sockets(url: &DatabaseUrl, wiring: &Wiring) -> Vec<SocketAddr>
     addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
 }
 
-fn catalog(local: Option<&Arc<LocalBrowser>>, opened: &Opened) -> Catalog {
-    match local {
-        None => Catalog::new(),
-        Some(local) => Catalog::new().with_local(local.clone(), |switches| {
+fn catalog(local: Option<&Arc<LocalBrowser>>, opened: &Opened, wiring: &Wiring) -> Result<Catalog, Failure> {
+    let brave = Brave::new(&wiring.outside(), wiring.clock.clone())
+        .map_err(|error| Failure::failed(format!("vendors can't be called: {error}")))?;
+    let catalog = Catalog::new().with_search(brave::VENDOR, Arc::new(brave));
+    Ok(match local {
+        None => catalog,
+        Some(local) => catalog.with_local(local.clone(), |switches| {
             let hash = opened.keys.fingerprint("environment account", switches);
             std::array::from_fn(|index| hash[index])
         }),
-    }
+    })
 }
 
 /// Last of all: only now may another server take the folder.

@@ -3,10 +3,10 @@
 //! `main` knows [`Wiring::production`] alone. Only the testkit's `formation-under-test` makes another one, and nothing of the release
 //! binary, no flag, variable or cargo feature, can.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use formation_core::{Clock, Entropy, Environment, Faults, Timestamp};
-use formation_wire::{Names, Resolver, SystemResolver};
+use formation_core::{Clock, Entropy, Environment, Faults, Timestamp, limits};
+use formation_wire::{Names, Outside, Resolver, SystemResolver};
 use rand::TryRng;
 
 /// The seams.
@@ -24,6 +24,8 @@ pub struct Wiring {
     pub names: Names,
     /// Where all other names lead.
     pub resolver: Arc<dyn Resolver>,
+    /// Roots, as DER, that sign vendors' certificates instead of the built-in ones.
+    pub only_roots: Option<Vec<Vec<u8>>>,
     /// How long to wait for what.
     pub timing: Timing,
     /// Places to stop at.
@@ -31,12 +33,24 @@ pub struct Wiring {
 }
 
 /// The waits of the parts, each with its own defaults.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Timing {
     /// Leases, sweeps, turns, operations, and the browser's own waits.
     pub runtime: formation_runtime::Timing,
     /// Heads, bodies, keep-alives, the time to stop in.
     pub server: formation_api::Timers,
+    /// One request to a vendor, its whole reply included.
+    pub vendor_call: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            runtime: formation_runtime::Timing::default(),
+            server: formation_api::Timers::default(),
+            vendor_call: limits::VENDOR_CALL,
+        }
+    }
 }
 
 impl Wiring {
@@ -49,8 +63,19 @@ impl Wiring {
             environment: system_environment(),
             names: Names::none(),
             resolver: Arc::new(SystemResolver),
+            only_roots: None,
             timing: Timing::default(),
             faults: Faults::none(),
+        }
+    }
+
+    /// The way to vendors.
+    pub(crate) fn outside(&self) -> Outside {
+        Outside {
+            resolver: self.resolver.clone(),
+            names: Arc::new(self.names.clone()),
+            only_roots: self.only_roots.clone(),
+            call: self.timing.vendor_call,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use formation_core::{Capability, VendorId, settings::EnvironmentAccount};
 
 use crate::{
-    Browsers, Search,
+    Browsers, Search, brave,
     local::{self, LocalBrowser},
 };
 
@@ -103,7 +103,7 @@ pub const ALLOWED_HOSTS: Field = Field {
 };
 
 /// Every vendor, in catalog order; `local` stays last.
-pub const ENTRIES: &[Entry] = &[local::ENTRY];
+pub const ENTRIES: &[Entry] = &[brave::ENTRY, local::ENTRY];
 
 /// The entry of a vendor.
 pub fn entry(vendor: &VendorId) -> Option<&'static Entry> {

@@ -6,9 +6,12 @@
 //! [`VendorFailure`]: formation_core::failure::VendorFailure
 //! [`CallFailure`]: formation_core::failure::CallFailure
 
+pub mod brave;
 mod catalog;
+mod clean;
 pub mod local;
 mod ports;
+mod transport;
 
 pub use catalog::{ALLOWED_HOSTS, Catalog, Credential, ENTRIES, Entry, Field, FieldKind, Link, Provider, entry};
 pub use ports::{Account, Browsers, Closed, OpenedBrowser, RemoteSession, Search, Wanted};
