@@ -2,6 +2,7 @@
 //!
 //! Nothing of this ships: no crate names it under `[dependencies]`.
 
+pub mod brave;
 pub mod canary;
 pub mod cutter;
 pub mod databases;

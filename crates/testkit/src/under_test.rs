@@ -17,6 +17,7 @@ use anyhow::{Context, bail};
 use formation::{Timing, Wiring};
 use formation_core::{Clock, Environment, Faults, Timestamp};
 use formation_wire::Names;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 pub use driver::UnderTest;
 
@@ -24,6 +25,7 @@ pub use driver::UnderTest;
 #[derive(Debug, Default)]
 pub struct Options {
     names: Names,
+    roots: Vec<Vec<u8>>,
     faults: Vec<(String, u32)>,
     clock: Option<Hand>,
     timing: Timing,
@@ -60,6 +62,12 @@ impl Options {
                 let (host, port) = name.rsplit_once(':').context("HOST:PORT=ADDRESS")?;
                 self.names = std::mem::take(&mut self.names).with(host, port.parse()?, target.parse::<SocketAddr>()?)?;
             }
+            "--root-ca" => {
+                let pem = std::fs::read(value)?;
+                for root in CertificateDer::pem_slice_iter(&pem) {
+                    self.roots.push(root?.to_vec());
+                }
+            }
             "--fault" => {
                 let (name, pass) = value.split_once(':').unwrap_or((value, "1"));
                 self.faults.push((name.to_owned(), pass.parse()?));
@@ -95,6 +103,7 @@ impl Options {
             environment: environment(system.environment, self.variables),
             names: self.names,
             resolver: system.resolver,
+            only_roots: (!self.roots.is_empty()).then_some(self.roots),
             timing: self.timing,
             faults: faults(self.faults),
         };
@@ -104,8 +113,9 @@ impl Options {
 
 /// The wait called `name`.
 pub fn timing<'t>(timing: &'t mut Timing, name: &str) -> anyhow::Result<&'t mut Duration> {
-    let Timing { runtime, server } = timing;
+    let Timing { runtime, server, vendor_call } = timing;
     Ok(match name {
+        "vendor_call_ms" => vendor_call,
         "lease_ms" => &mut runtime.lease,
         "heartbeat_ms" => &mut runtime.heartbeat,
         "sweep_ms" => &mut runtime.sweep,

@@ -4,6 +4,7 @@
 //! `formation-under-test [OPTION…] -- COMMAND…`, where what follows `--` is a command line of `formation`:
 //!
 //! - `--name HOST:PORT=ADDRESS`: a name that leads to a loopback address.
+//! - `--root-ca FILE`: certificates, as PEM, that sign vendors' instead of the built-in roots.
 //! - `--fault NAME[:N]`: the Nth pass of that place (the first without it) prints `fault NAME` and stays there for ever.
 //! - `--clock-offset-ms N`: the clock is so much ahead, or behind.
 //! - `--clock-frozen TIME`: the clock stands at an RFC 3339 time.
