@@ -27,6 +27,7 @@ macro_rules! modules {
             for (module, listed) in [
                 ("db", db::statement::LISTED),
                 ("db::tx", db::tx_sql::LISTED),
+                ("db::group", db::group_sql::LISTED),
                 ("db::news", db::news_sql::LISTED),
                 ("admission::meters", admission::meters_sql::LISTED),
                 ("admission::sessions", admission::sessions_sql::LISTED),

@@ -1,12 +1,13 @@
 //! The facade over both engines: one code path, one SQL text, one writer.
 //!
-//! SQLite: one writer connection whose transactions are `IMMEDIATE`, a read-only pool of four, WAL, `synchronous=FULL`.
-//! PostgreSQL: one pool, READ COMMITTED. Write transactions run in a task of their own: `sqlx` may hand a connection with an open
+//! SQLite: one writer connection whose transactions are `IMMEDIATE` and shared by whoever waits for it, a read-only pool of four,
+//! WAL, `synchronous=FULL`. PostgreSQL: one pool, READ COMMITTED. Its write transactions run in a task of their own: `sqlx` may hand a connection with an open
 //! transaction back to its pool when the future of `begin` is dropped (dependencies.md, One code path).
 //!
 //! Not here: what the rows mean.
 
 mod files;
+mod group;
 mod news;
 mod sql;
 mod tx;
@@ -30,7 +31,7 @@ pub use self::{
     tx::{Hold, Tx},
     val::{Column, Row, Val},
 };
-pub(crate) use self::{news::sql as news_sql, sql::statements, tx::sql as tx_sql, val::stored_words};
+pub(crate) use self::{group::sql as group_sql, news::sql as news_sql, sql::statements, tx::sql as tx_sql, val::stored_words};
 use crate::error::StoreError;
 
 /// The first SQLite without the WAL-reset corruption bug (3.7.0–3.51.2).
@@ -120,7 +121,7 @@ struct Shared {
 
 #[derive(Clone)]
 enum Pools {
-    Sqlite { writer: SqlitePool, readers: SqlitePool },
+    Sqlite { writing: group::Writer, writer: SqlitePool, readers: SqlitePool },
     Postgres(PgPool),
 }
 
@@ -136,12 +137,17 @@ pub enum Engine {
 impl Db {
     /// Opens the database, making an empty SQLite file (0600) if there is none. It does not migrate.
     pub async fn open(location: &Location, time: TimeSource, entropy: Entropy) -> Result<Self, OpenError> {
+        let board = Arc::new(news::Board::new());
         let pools = match location {
             Location::Sqlite(_) if matches!(time, TimeSource::Database) => return Err(OpenError::NoDatabaseClock),
-            Location::Sqlite(path) => open_sqlite(path.clone()).await?,
+            Location::Sqlite(path) => {
+                let (writer, readers) = open_sqlite(path.clone()).await?;
+                let writing = group::Writer::start(writer.clone(), time.clone(), entropy.clone(), Arc::clone(&board));
+                Pools::Sqlite { writing, writer, readers }
+            }
             Location::Postgres(url) => open_postgres(url).await?,
         };
-        Ok(Self(Arc::new(Shared { pools, time, entropy, faults: Faults::none(), board: Arc::new(news::Board::new()) })))
+        Ok(Self(Arc::new(Shared { pools, time, entropy, faults: Faults::none(), board })))
     }
 
     /// The same database with named places that may stop the process; for the binary under test.
@@ -159,8 +165,9 @@ impl Db {
         }
     }
 
-    /// Runs `work` in one write transaction, in a task of its own: a caller that goes away neither cuts it nor leaves a half-begun
-    /// connection in the pool. Commits on `Ok`, rolls back on `Err`.
+    /// Runs `work` in a write transaction, in another task: a caller that goes away neither cuts it nor leaves a half-begun
+    /// connection in the pool. What it wrote stays on `Ok` and is undone on `Err`; it is durable when this returns. `work` must not
+    /// wait for another write.
     pub async fn write<T, E>(
         &self,
         work: impl for<'t> FnOnce(&'t mut Tx) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
@@ -169,9 +176,24 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
+        match &self.0.pools {
+            Pools::Sqlite { writing, .. } => writing.write(work).await,
+            Pools::Postgres(pool) => self.write_postgres(pool.clone(), work).await,
+        }
+    }
+
+    async fn write_postgres<T, E>(
+        &self,
+        pool: PgPool,
+        work: impl for<'t> FnOnce(&'t mut Tx) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
         let db = self.clone();
         let task = tokio::spawn(async move {
-            let mut tx = db.begin().await?;
+            let mut tx = db.begin(&pool).await?;
             match work(&mut tx).await {
                 Ok(value) => {
                     let news = tx.commit().await?;
@@ -259,7 +281,7 @@ impl Db {
     /// Ends all connections; every later use answers "unavailable". On SQLite the WAL is written back.
     pub async fn close(&self) {
         match &self.0.pools {
-            Pools::Sqlite { writer, readers } => {
+            Pools::Sqlite { writer, readers, .. } => {
                 readers.close().await;
                 writer.close().await;
             }
@@ -290,37 +312,31 @@ impl Db {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that begins; `write` runs it in a task")]
-    async fn begin(&self) -> Result<Tx, StoreError> {
-        let inner = match &self.0.pools {
-            Pools::Sqlite { writer, .. } => tx::Inner::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
-            Pools::Postgres(pool) => tx::Inner::Postgres(pool.begin().await?),
-        };
+    #[expect(clippy::disallowed_methods, reason = "this is where PostgreSQL's transactions begin; `write` runs it in a task")]
+    async fn begin(&self, pool: &PgPool) -> Result<Tx, StoreError> {
+        let inner = tx::Inner::Postgres(pool.begin().await?);
         Ok(Tx { inner, time: self.0.time.clone(), entropy: self.0.entropy.clone(), now: None, news: Vec::new() })
     }
 }
 
+/// PostgreSQL's; SQLite's writer ends its transactions itself.
 impl Tx {
     /// What there is to tell, now that it is true.
     async fn commit(mut self) -> Result<Vec<News>, StoreError> {
         let news = std::mem::take(&mut self.news);
-        if matches!(self.inner, tx::Inner::Postgres(_)) {
-            news::tell_replicas(&mut self, &news).await?;
-        }
+        news::tell_replicas(&mut self, &news).await?;
         match self.inner {
-            tx::Inner::Sqlite(tx) => tx.commit().await?,
             tx::Inner::Postgres(tx) => tx.commit().await?,
+            tx::Inner::Sqlite(_) => return Err(StoreError::internal("a transaction of the other engine")),
         }
         Ok(news)
     }
 
     /// A rollback that fails means a broken connection, which rolls back by itself; the first error is the one to tell.
     async fn roll_back(self) {
-        let ended = match self.inner {
-            tx::Inner::Sqlite(tx) => tx.rollback().await,
-            tx::Inner::Postgres(tx) => tx.rollback().await,
-        };
-        if let Err(error) = ended {
+        if let tx::Inner::Postgres(tx) = self.inner
+            && let Err(error) = tx.rollback().await
+        {
             tracing::debug!(error = %StoreError::from(error), "rollback failed");
         }
     }
@@ -363,7 +379,8 @@ fn bind_postgres<'q>(sql: Sql, vals: &[Val<'_>]) -> Query<'q, Postgres, PgArgume
     })
 }
 
-async fn open_sqlite(path: PathBuf) -> Result<Pools, OpenError> {
+/// The one writer and the readers.
+async fn open_sqlite(path: PathBuf) -> Result<(SqlitePool, SqlitePool), OpenError> {
     files::private_file(&path).map_err(|error| OpenError::File { kind: error.kind() })?;
     let options = SqliteConnectOptions::new()
         .filename(&path)
@@ -384,7 +401,7 @@ async fn open_sqlite(path: PathBuf) -> Result<Pools, OpenError> {
         return Err(OpenError::OldSqlite { found: version });
     }
     let readers = pool().max_connections(SQLITE_READERS).connect_with(options.read_only(true)).await.map_err(StoreError::from)?;
-    Ok(Pools::Sqlite { writer, readers })
+    Ok((writer, readers))
 }
 
 async fn open_postgres(url: &str) -> Result<Pools, OpenError> {
