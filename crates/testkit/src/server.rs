@@ -160,6 +160,12 @@ impl Setup {
         self.option("--name", &format!("{host_and_port}={address}"))
     }
 
+    /// Searches of Brave go to the fake.
+    pub fn with_brave(self, fake: &crate::brave::FakeBrave) -> Self {
+        let root = fake.ca_file().display().to_string();
+        self.name(crate::brave::NAME, fake.address()).option("--root-ca", &root)
+    }
+
     /// Stops for ever at a fault point: `NAME` or `NAME:N`, the Nth pass.
     pub fn fault(self, name: &str) -> Self {
         self.option("--fault", name)

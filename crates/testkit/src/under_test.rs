@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use formation::{Timing, Wiring};
 use formation_core::{Clock, Environment, Faults, Timestamp};
 use formation_wire::Names;
@@ -64,9 +64,12 @@ impl Options {
             }
             "--root-ca" => {
                 let pem = std::fs::read(value)?;
+                let known = self.roots.len();
                 for root in CertificateDer::pem_slice_iter(&pem) {
                     self.roots.push(root?.to_vec());
                 }
+                // Without one the built-in roots would count, and a test would knock at the real door.
+                ensure!(self.roots.len() > known, "no certificate is in it");
             }
             "--fault" => {
                 let (name, pass) = value.split_once(':').unwrap_or((value, "1"));
@@ -193,6 +196,14 @@ mod tests {
         assert!(!wiring.database_time);
     }
 
+    #[tokio::test]
+    async fn a_root_counts_instead_of_the_built_in_ones() {
+        let fake = crate::brave::FakeBrave::start().await.expect("a fake");
+        let (wiring, _) = parse(&format!("--root-ca {} -- x", fake.ca_file().display())).expect("good options").wiring();
+        assert_eq!(wiring.only_roots, Some(vec![fake.ca()]));
+        assert_eq!(parse("-- x").expect("good options").wiring().0.only_roots, None);
+    }
+
     #[test]
     fn what_it_does_not_know_it_refuses() {
         for line in [
@@ -201,6 +212,8 @@ mod tests {
             "--name a.test=127.0.0.1:9 -- x",
             "--name a.test:80=10.0.0.1:9 -- x",
             "--timing nap_ms=1 -- x",
+            "--root-ca Cargo.toml -- x",
+            "--root-ca no-such-file -- x",
             "--what x -- y",
         ] {
             assert!(parse(line).is_err(), "{line}");

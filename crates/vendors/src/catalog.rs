@@ -179,4 +179,19 @@ mod tests {
         assert!(catalog.environment_accounts().is_empty());
         assert!(catalog.browsers(&local::VENDOR).is_none());
     }
+
+    /// O13, T9: whoever has to bring a credential is told what it is called, how to get one, and where the data goes.
+    #[test]
+    fn every_entry_says_what_its_page_needs() {
+        for entry in ENTRIES {
+            let sentences = entry.providers.iter().map(|provider| provider.boundary);
+            assert!(!entry.providers.is_empty() && sentences.clone().all(|text| text.ends_with('.')), "{}", entry.vendor);
+            let Some(credential) = &entry.credential else { continue };
+            assert!(!credential.label.is_empty() && credential.setup.ends_with('.') && !credential.links.is_empty());
+            assert!(credential.links.iter().all(|link| link.url.starts_with("https://") && !link.label.is_empty()));
+            assert!(entry.providers.iter().all(|provider| !provider.permissions.is_empty()), "{}", entry.vendor);
+        }
+        let order = Catalog::new().order(Capability::Search);
+        assert_eq!(order, [brave::VENDOR]);
+    }
 }

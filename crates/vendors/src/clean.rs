@@ -58,8 +58,9 @@ fn citable(address: &str) -> Option<Url> {
     }
     let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     // `http:host` and `https://@host` are addresses to a parser; to a reader they are tricks.
-    let authority = address[url.scheme().len()..].strip_prefix("://")?.split(['/', '\\', '?', '#']).next()?;
-    (!authority.is_empty() && !authority.contains('@')).then_some(url)
+    let authority = address[url.scheme().len()..].strip_prefix("://")?.split(['/', '?', '#']).next()?;
+    // A backslash ends the host for some and belongs to user-info for others.
+    (!authority.is_empty() && !authority.contains(['@', '\\'])).then_some(url)
 }
 
 /// What two addresses of one page have in common. For comparison alone: the provider's own string is what is cited.
@@ -193,4 +194,207 @@ fn is_time(time: &str) -> bool {
 /// A number of exactly so many digits.
 fn number(digits: &str, length: usize) -> Option<i16> {
     (digits.len() == length && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 2026-11-30T12:00:00Z.
+    const NOON: Timestamp = Timestamp::from_micros(1_796_040_000_000_000);
+
+    fn found(urls: &[&str]) -> Vec<String> {
+        let raw = urls.iter().map(|url| Raw { url, ..Raw::default() });
+        hits(raw, 10, NOON).into_iter().map(|hit| hit.url).collect()
+    }
+
+    #[test]
+    fn text_is_what_a_reader_would_see() {
+        for (raw, clean) in [
+            ("Tide tables &amp; <strong>moon</strong> phases", "Tide tables & moon phases"),
+            ("one<br>two</p><P class=x>three", "one two three"),
+            ("un<b>break</b>able", "unbreakable"),
+            ("&lt;script&gt;alert(1)&lt;/script&gt;", "<script>alert(1)</script>"),
+            ("&amp;lt;b&amp;gt; &amp;amp;", "&lt;b&gt; &amp;"),
+            ("&#x27;quoted&#39; &eacute;&hellip; AT&T &nosuch; 3 &", "'quoted' é… AT&T &nosuch; 3 &"),
+            ("1 < 2 and a<b, x <3 > y", "1 < 2 and a<b, x <3 > y"),
+            ("<!-- hidden --><?php x ?>shown</", "shown</"),
+            ("  white\u{a0}\t space\r\n\u{2003}here\u{85}", "white space here"),
+            ("a\u{0}b\u{7}c\u{9b}d", "abcd"),
+            ("\u{202e}evil\u{2066} \u{200b}\u{feff}zero\u{2060}width\u{ad} \u{e0041}\u{e0042}", "evil zerowidth"),
+            ("&#x202e;&#8203;by entity&#x2066;", "by entity"),
+            ("<scr\u{200b}ipt>alert(1)</scr\u{0}ipt>", "alert(1)"),
+            ("می\u{200c}خواهم 👩\u{200d}🌾 \u{200d}alone\u{200c} ", "می\u{200c}خواهم 👩\u{200d}🌾 alone"),
+        ] {
+            assert_eq!(text(raw), clean, "{raw:?}");
+        }
+    }
+
+    /// S-17's neighbour: nothing here takes longer than its length.
+    #[test]
+    fn a_reply_full_of_beginnings_is_read_once() {
+        for beginning in ["<a", "&", "&#", "&#x1", "<a<b>", "\u{200d}", "&lt;"] {
+            let raw = beginning.repeat(1024 * 1024 / beginning.len());
+            assert!(text(&raw).len() <= raw.len());
+        }
+    }
+
+    /// SC-64: only an address that a person could open, as the provider wrote it.
+    #[test]
+    fn only_http_addresses_are_cited() {
+        let long = format!("https://a.example/{}", "x".repeat(URL_BYTES - 18));
+        let longer = format!("{long}x");
+        for good in [
+            "https://a.example/",
+            "HTTP://A.example:8080/ä?q=ü#f",
+            "https://a.example/@name?mail=a@b",
+            "https://[2001:db8::1]/",
+            &long,
+        ] {
+            assert_eq!(found(&[good]), [good]);
+        }
+        assert_eq!(found(&[" \n https://a.example/ "]), ["https://a.example/"]);
+        for bad in [
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "ftp://a.example/",
+            "//a.example/",
+            "/path",
+            "a.example",
+            "",
+            "https://",
+            "https:///path",
+            "https:a.example",
+            "https:/a.example",
+            "https://u:p@a.example/",
+            "https://u@a.example",
+            "https://@a.example/",
+            "https://a.example\\@b.example:x/",
+            "https://a.example/\u{0}",
+            "https://a.example/\n/x",
+            "https://a.example/\u{202e}x",
+            "https://a\u{200b}.example/",
+            "file:///etc/passwd",
+            "view-source:https://a.example/",
+            &longer,
+        ] {
+            assert_eq!(found(&[bad]), Vec::<String>::new(), "{bad:?}");
+        }
+    }
+
+    /// SC-46: trackers are ignored for comparison alone; `ref`, `id`, `v`, fragments and the order of parameters carry meaning.
+    #[test]
+    fn one_page_is_cited_once() {
+        for twice in [
+            ["https://a.example/x", "http://a.example/x"],
+            ["https://www.a.example/x/", "https://A.EXAMPLE:443/x"],
+            ["https://a.example/x?v=7&utm_source=m", "https://a.example/x?gclid=1&v=7&fbclid=2"],
+            ["https://a.example", "https://a.example/?mc_cid=1"],
+        ] {
+            assert_eq!(found(&twice), twice[..1]);
+        }
+        let other = [
+            "https://a.example/x",
+            "https://b.example/x",
+            "https://a.example/X",
+            "https://a.example/x?ref=1",
+            "https://a.example/x?id=1&v=2",
+            "https://a.example/x?v=2&id=1",
+            "https://a.example/x#part",
+            "https://a.example:8443/x",
+            "https://a.example/x?utmost=1",
+        ];
+        assert_eq!(found(&other), other);
+    }
+
+    /// SC-42, SC-44: a date is one or isn't there; what isn't one never drops a result.
+    #[test]
+    fn dates_are_kept_as_they_were_given_or_left_out() {
+        for good in [
+            "2026-11-30",
+            "1990-01-01",
+            "2024-02-29",
+            "2026-12-02",
+            "2026-11-26T09:30:00",
+            "2026-11-26 09:30",
+            "2026-11-26T09:30:00Z",
+            "2026-11-26T09:30:00.123456+02:00",
+            "2026-11-26T23:59:60-0830",
+        ] {
+            assert_eq!(date(good, NOON), Some(good));
+        }
+        for bad in [
+            "",
+            "2 hours ago",
+            "yesterday",
+            "2026-12-03",
+            "1989-12-31",
+            "2026-02-29",
+            "2026-13-01",
+            "2026-1-1",
+            "26-11-2026",
+            "2026-11-26T",
+            "2026-11-26T25:00",
+            "2026-11-26T09",
+            "2026-11-26T09:30:00+2",
+            "2026-11-26T09:30Zulu",
+            "2026-11-26x09:30",
+            "+026-11-26",
+            "2026-11-26T09:30:00.",
+            "2026-11-26T09:30.5",
+            "２０２６-11-26",
+            "2026-11-2é",
+            "November 26, 2026",
+        ] {
+            assert_eq!(date(bad, NOON), None, "{bad}");
+            let raw = Raw { url: "https://a.example/", date: bad, ..Raw::default() };
+            assert_eq!(hits([raw], 1, NOON).len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_result_without_a_title_is_called_by_its_host() {
+        let raw = Raw { url: "https://www.a.example:8443/x", title: "<b></b>\u{200b}", ..Raw::default() };
+        assert_eq!(hits([raw], 1, NOON)[0].title, "www.a.example");
+    }
+
+    proptest! {
+        /// Whatever comes, text has nothing that steers or hides in it.
+        #[test]
+        fn text_is_clean(raw in "(\\PC|\\pC|<[a-z/ ]{0,4}>?|&[a-z#0-9]{0,6};?|[\\u200b-\\u200f\\u2066]){0,60}") {
+            let clean = text(&raw);
+            prop_assert!(!clean.contains(|c: char| c.is_control() || (is_invisible(c) && !matches!(c, '\u{200c}' | '\u{200d}'))), "{:?}", clean);
+            prop_assert_eq!(clean.split_whitespace().collect::<Vec<_>>().join(" "), clean.clone());
+        }
+
+        /// What was escaped once comes back as it was, so entities are decoded once and markup that was quoted stays.
+        #[test]
+        fn escaped_text_comes_back(plain in "[a-zA-Zé€🌊<>&;#\"' ]{0,80}") {
+            let collapsed = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+            prop_assert_eq!(text(&html_escape::encode_quoted_attribute(&plain)), collapsed);
+        }
+
+        /// S1, S5: limits, ranks and marks hold for any results.
+        #[test]
+        fn hits_keep_their_limits(
+            raw in proptest::collection::vec(
+                ("(https?://|ftp://|)[a-c@.]{0,4}/[a-z?=&#]{0,6}", "[a-z é🌊<>]{0,200}", "(long words |é🌊|<b>|&amp;){0,300}", "[0-9T:-]{0,20}"),
+                0..12,
+            ),
+            limit in 1u8..=10,
+        ) {
+            let raw: Vec<Raw<'_>> = raw.iter().map(|(url, title, excerpt, date)| Raw { url, title, excerpt, date }).collect();
+            let hits = hits(raw.iter().copied(), limit, NOON);
+            prop_assert!(hits.len() <= usize::from(limit));
+            for (index, hit) in hits.iter().enumerate() {
+                prop_assert_eq!(hit.rank, index + 1);
+                prop_assert!(citable(&hit.url).is_some());
+                prop_assert!(!hit.title.is_empty() && hit.title.len() <= TITLE_BYTES && hit.excerpt.len() <= EXCERPT_BYTES);
+                let whole = raw.iter().find(|raw| raw.url.trim() == hit.url).expect("it came from one");
+                prop_assert_eq!(hit.truncated, hit.excerpt != text(whole.excerpt));
+            }
+        }
+    }
 }

@@ -363,6 +363,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_query_is_encoded_and_a_vendors_header_carries_its_key() {
+        let (origin, served) = server(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()).await;
+        let key = Secret::new(b"k3y".to_vec());
+        let request = Request {
+            query: &[("q", "a&b =\n#%+"), ("n", "5")],
+            credential: Some(Credential::Header("x-key", &key)),
+            accept: Some("application/json"),
+            ..Request::get("/search")
+        };
+        assert!(!format!("{request:?}").contains("k3y"));
+        client(&origin).expect("loopback").send(request, 100, WAIT).await.expect("a reply");
+        let sent = served.await.expect("served");
+        assert!(sent.starts_with("GET /search?q=a%26b+%3D%0A%23%25%2B&n=5 HTTP/1.1\r\n"), "{sent}");
+        assert!(sent.contains("x-key: k3y\r\n") && sent.contains("accept: application/json\r\n"), "{sent}");
+        let broken = Secret::new(b"two\nlines".to_vec());
+        let answer = client(&origin).expect("loopback").send(Request::get("/").with_token(&broken), 100, WAIT).await;
+        assert_eq!(answer.map(drop), Err(ClientError::Credential));
+    }
+
+    #[test]
+    fn a_vendor_is_an_https_origin() {
+        crate::install_tls_provider();
+        let outside = Outside {
+            resolver: std::sync::Arc::new(crate::SystemResolver),
+            names: std::sync::Arc::default(),
+            only_roots: None,
+            call: WAIT,
+        };
+        assert!(Client::vendor("https://api.example", &outside).is_ok());
+        for bad in ["http://127.0.0.1/", "https://api.example/v1", "https://u@api.example/", "api.example"] {
+            assert_eq!(Client::vendor(bad, &outside).map(drop), Err(ClientError::Origin), "{bad}");
+        }
+    }
+
+    #[tokio::test]
     async fn redirects_are_replies_and_long_replies_are_cut() {
         let redirect = b"HTTP/1.1 307 Elsewhere\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n".to_vec();
         let (origin, _served) = server(redirect).await;
