@@ -22,7 +22,11 @@ use formation_vendors::{Account, Wanted};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{Inner, pages::Seat};
+use crate::{
+    Inner,
+    pages::Seat,
+    watch::{Cut, Watched},
+};
 
 /// An admitted browser call.
 pub(crate) struct Admitted {
@@ -45,15 +49,25 @@ pub(crate) struct Ending {
     pub(crate) is_lost: bool,
 }
 
+/// How driving the browser ended.
+pub(crate) enum Ended {
+    /// The handler came to its end.
+    Finished(Ending),
+    /// It was stopped, with this left to be said of the thing wanted.
+    Cut(Cut, Outcome),
+}
+
 impl Inner {
-    /// Drives the run's browser. An error is the database's: nothing more was sent after it.
+    /// Drives the run's browser. What only looks or checks stops at once when `watched` says so; input under way is never cut in
+    /// the middle, which would make doubt out of nothing. An error is the database's: nothing more was sent after it.
     pub(crate) async fn browse(
         &self,
         seat: &mut Seat,
         admitted: &Admitted,
         arguments: Browse,
         deadline: Instant,
-    ) -> Result<Ending, StoreError> {
+        watched: &Watched<'_>,
+    ) -> Result<Ended, StoreError> {
         let live = match self.reach(seat, admitted).await? {
             Ok(live) => live,
             Err(refused) => {
@@ -61,27 +75,28 @@ impl Inner {
                     Class::Read => Outcome::Failed,
                     Class::ExternalEffect => Outcome::NotDispatched,
                 };
-                return Ok(admitted.failed(&refused, outcome));
+                return Ok(Ended::Finished(admitted.failed(&refused, outcome)));
             }
         };
         let nonce = RefNonce::mint(&self.entropy);
         match arguments {
-            Browse::Navigate { url } => self.effect(live, admitted, Effect::Navigate { url }, nonce, deadline).await,
-            Browse::Act { action, dialog } => self.effect(live, admitted, Effect::Act { action, dialog }, nonce, deadline).await,
+            Browse::Navigate { url } => self.effect(live, admitted, Effect::Navigate { url }, nonce, deadline, watched).await,
+            Browse::Act { action, dialog } => {
+                self.effect(live, admitted, Effect::Act { action, dialog }, nonce, deadline, watched).await
+            }
             Browse::Read { text_offset, find } => {
-                let look = formation_browser::look(live, Look { text_offset, find }, nonce.clone(), deadline).await;
-                Ok(match look {
-                    Ok(view) => admitted.saw(view, nonce, text_offset),
-                    Err(refused) => admitted.failed(&refused, Outcome::Failed),
+                let looked = formation_browser::look(live, Look { text_offset, find }, nonce.clone(), deadline);
+                Ok(match or_cut(watched, looked).await {
+                    Err(cut) => Ended::Cut(cut, Outcome::Interrupted),
+                    Ok(Ok(view)) => Ended::Finished(admitted.saw(view, nonce, text_offset)),
+                    Ok(Err(refused)) => Ended::Finished(admitted.failed(&refused, Outcome::Failed)),
                 })
             }
-            Browse::Screenshot => {
-                let shot = formation_browser::screenshot(live, deadline).await;
-                Ok(match shot {
-                    Ok(shot) => admitted.photographed(shot),
-                    Err(refused) => admitted.failed(&refused, Outcome::Failed),
-                })
-            }
+            Browse::Screenshot => Ok(match or_cut(watched, formation_browser::screenshot(live, deadline)).await {
+                Err(cut) => Ended::Cut(cut, Outcome::Interrupted),
+                Ok(Ok(shot)) => Ended::Finished(admitted.photographed(shot)),
+                Ok(Err(refused)) => Ended::Finished(admitted.failed(&refused, Outcome::Failed)),
+            }),
         }
     }
 
@@ -92,21 +107,24 @@ impl Inner {
         effect: Effect,
         nonce: RefNonce,
         deadline: Instant,
-    ) -> Result<Ending, StoreError> {
+        watched: &Watched<'_>,
+    ) -> Result<Ended, StoreError> {
         let stage = match effect {
             Effect::Navigate { .. } => BrowserStage::Navigation,
             Effect::Act { .. } => BrowserStage::Input,
         };
         let sent = |reason| Refused::new(stage, Phase::Dispatch, reason);
         let started = Instant::now();
-        let prepared = match formation_browser::prepare(live, effect, admitted.session.refs.as_ref(), deadline).await {
-            Ok(prepared) => prepared,
-            Err(refused) => return Ok(admitted.failed(&refused, Outcome::NotDispatched)),
+        let preparing = formation_browser::prepare(live, effect, admitted.session.refs.as_ref(), deadline);
+        let prepared = match or_cut(watched, preparing).await {
+            Err(cut) => return Ok(Ended::Cut(cut, Outcome::NotDispatched)),
+            Ok(Ok(prepared)) => prepared,
+            Ok(Err(refused)) => return Ok(Ended::Finished(admitted.failed(&refused, Outcome::NotDispatched))),
         };
         let checked = Instant::now();
         let Some(permit) = ledger::dispatching(&self.db, admitted.call, self.instance, &admitted.session).await? else {
             // Settled meanwhile, our lease lapsed or the session is to close: nothing may be sent.
-            return Ok(admitted.failed(&sent(Reason::SessionLost), Outcome::NotDispatched));
+            return Ok(Ended::Finished(admitted.failed(&sent(Reason::SessionLost), Outcome::NotDispatched)));
         };
         self.faults.at("send.before");
         let recorded = Instant::now();
@@ -116,9 +134,10 @@ impl Inner {
             Err(DispatchError::NothingSent(reason)) => admitted.failed(&sent(reason), Outcome::NotDispatched),
             Err(DispatchError::Known(reason)) => admitted.known(&sent(reason)),
             Err(DispatchError::Unknown(reason)) => admitted.failed(&sent(reason), Outcome::Uncertain),
-            Ok(dispatched) => match dispatched.observe(nonce.clone()).await {
-                Ok(view) => admitted.saw(view, nonce, 0),
-                Err(refused) => admitted.failed(&refused, Outcome::InputDispatched),
+            Ok(dispatched) => match or_cut(watched, dispatched.observe(nonce.clone())).await {
+                Err(cut) => return Ok(Ended::Cut(cut, Outcome::InputDispatched)),
+                Ok(Ok(view)) => admitted.saw(view, nonce, 0),
+                Ok(Err(refused)) => admitted.failed(&refused, Outcome::InputDispatched),
             },
         };
         let millis = |from: Instant, to: Instant| u64::try_from((to - from).as_millis()).unwrap_or(u64::MAX);
@@ -130,7 +149,7 @@ impl Inner {
             observe_ms = millis(dispatched, Instant::now()),
             "an effect ended"
         );
-        Ok(ending)
+        Ok(Ended::Finished(ending))
     }
 
     /// The connection to the session's browser: the one kept here, or a new browser for a new session. A lost one is never
@@ -194,6 +213,15 @@ impl Inner {
     }
 }
 
+/// What `work` comes to, unless the call is to stop first.
+async fn or_cut<T>(watched: &Watched<'_>, work: impl Future<Output = T>) -> Result<T, Cut> {
+    tokio::select! {
+        biased;
+        cut = watched.cut() => Err(cut),
+        done = work => Ok(done),
+    }
+}
+
 /// The hosts that may be visited; `None`: there is a list, and it can't be read.
 fn allowed_hosts(config: &Value) -> Option<HostList> {
     match config.get("allowed_hosts") {
@@ -203,7 +231,7 @@ fn allowed_hosts(config: &Value) -> Option<HostList> {
 }
 
 impl Admitted {
-    fn failed(&self, refused: &Refused, outcome: Outcome) -> Ending {
+    pub(crate) fn failed(&self, refused: &Refused, outcome: Outcome) -> Ending {
         // A read sends no input, so what the model hears is `not_dispatched`, whatever the ledger calls it (browser.md 1.6).
         let told = if outcome == Outcome::Failed { Outcome::NotDispatched } else { outcome };
         let observation = Observation::browser_failure(self.tool, Some((&self.binding, self.call)), refused, told);

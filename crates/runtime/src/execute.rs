@@ -24,10 +24,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     Answer, CallRequest, Door, ExecuteError, Image, Inner, RunRef, Runtime, StoredCall,
-    browse::{Admitted, Ending},
+    browse::{Admitted, Ended, Ending},
     offers::Standing,
     pages::Turn,
-    search::Wanted,
+    search::{self, Wanted},
+    watch::Cut,
 };
 
 /// When the end of a call is tried to be written again, while its caller waits.
@@ -144,6 +145,7 @@ impl Inner {
         };
         let deadline = Instant::now() + self.timing.operation;
         let Some(mut turn) = turn else { return Ok((self.busy(run, id, tool, Reason::Timeout).await?, None)) };
+        let watched = self.watch.enter(id, run.run, &offer.binding);
         let admission = self.combiner.admit(self.ask(id, run, tool, &offer)).await?;
         match admission {
             Admission::Granted(grant) => {
@@ -158,7 +160,7 @@ impl Inner {
                     config: grant.effective.config,
                     session,
                 };
-                let ending = self.browse(&mut turn, &admitted, arguments, deadline).await;
+                let ending = self.browse(&mut turn, &admitted, arguments, deadline, &watched).await;
                 self.end(turn, run, admitted, ending).await
             }
             Admission::Repeat(call) => Ok((*call, None)),
@@ -211,11 +213,24 @@ impl Inner {
         mut turn: Turn,
         run: &RunRef,
         admitted: Admitted,
-        ending: Result<Ending, StoreError>,
+        ended: Result<Ended, StoreError>,
     ) -> Result<(ledger::StoredCall, Option<Vec<u8>>), ExecuteError> {
         let session = admitted.session.id;
-        let (settle, jpeg, is_lost) = match ending {
-            Ok(ending) => self.as_settle(run, admitted, ending),
+        let (settle, jpeg, is_lost) = match ended {
+            Ok(Ended::Finished(ending)) => self.as_settle(run, admitted, ending),
+            Ok(Ended::Cut(Cut::Cancelled, Outcome::InputDispatched)) => {
+                // All input was acknowledged; that its run ended meanwhile makes no doubt of it.
+                let refused = Refused::new(BrowserStage::Observation, Phase::Observe, Reason::SessionLost);
+                let ending = admitted.failed(&refused, Outcome::InputDispatched);
+                self.as_settle(run, admitted, ending)
+            }
+            Ok(Ended::Cut(Cut::Cancelled, outcome)) => {
+                (Settle::failed(admitted.call, self.instance, outcome, Code::Cancelled), None, false)
+            }
+            Ok(Ended::Cut(Cut::Revoked, outcome)) => {
+                let observation = run.introduce(search::revoked(admitted.tool, outcome));
+                (Settle::finished(admitted.call, self.instance, admitted.binding, outcome, observation), None, false)
+            }
             Err(error) => {
                 // The database failed between admission and dispatch: nothing was sent. If it still fails, recovery says the same.
                 tracing::warn!(%error, call.id = %admitted.call, "a call could not go on");

@@ -15,6 +15,7 @@ mod search;
 mod sweeper;
 mod timing;
 mod waiting;
+mod watch;
 
 use std::{
     collections::HashSet,
@@ -37,7 +38,7 @@ pub use formation_store::Page;
 pub use offers::{Change, Offer, OfferWatch};
 pub use timing::Timing;
 
-use crate::{pages::Pages, waiting::Waiting};
+use crate::{pages::Pages, waiting::Waiting, watch::Watch};
 
 /// The database did not do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +94,7 @@ pub(crate) struct Inner {
     combiner: Combiner,
     pages: Pages,
     waiting: Waiting,
+    watch: Watch,
     closing: Mutex<HashSet<BrowserSessionId>>,
     woken: Notify,
     tasks: TaskTracker,
@@ -133,6 +135,7 @@ impl Runtime {
             combiner,
             pages: Pages::default(),
             waiting: Waiting::default(),
+            watch: Watch::default(),
             closing: Mutex::default(),
             woken: Notify::new(),
             tasks: TaskTracker::new(),
@@ -140,6 +143,11 @@ impl Runtime {
         });
         inner.tasks.spawn(sweeper::heartbeat(Arc::clone(&inner)));
         inner.tasks.spawn(sweeper::sweeper(Arc::clone(&inner)));
+        inner.tasks.spawn(watch::keep(Arc::clone(&inner)));
+        let hearing = Arc::clone(&inner);
+        inner.tasks.spawn(async move {
+            let _ = hearing.stop.run_until_cancelled(hearing.db.hear_replicas()).await;
+        });
         Ok(Self(inner))
     }
 

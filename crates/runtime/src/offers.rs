@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use formation_core::{
-    AgentId, Binding, Capability, OfferId, Tool,
+    AgentId, Binding, Capability, OfferId, Scope, Tool,
     arguments::Arguments,
     refusal::{Refusal, RefusalReason},
 };
 use formation_store::{
-    StoreError,
+    Listener, News, StoreError,
     offers::{self, NewOffer, StoredOffer},
     runs, tokens,
 };
@@ -109,9 +109,11 @@ pub struct OfferWatch {
 }
 
 impl OfferWatch {
-    /// Waits for the next change, seen at most a poll later. A database that does not answer changes nothing for the listener.
+    /// Waits for the next change: told by news at once, seen at most a poll later. A database that does not answer changes nothing for the listener.
     pub async fn change(&mut self) -> Change {
         let inner = &self.runtime.0;
+        // Before the first look, so that nothing falls between the two.
+        let mut news = inner.db.listen();
         loop {
             if tokens::is_good(&inner.db, self.caller.token()).await.is_ok_and(|is_good| !is_good) {
                 return Change::Revoked;
@@ -122,7 +124,18 @@ impl OfferWatch {
                 self.seen = now;
                 return Change::Offers;
             }
-            tokio::time::sleep(inner.timing.poll).await;
+            drop(tokio::time::timeout(inner.timing.poll, concerning(&mut news, self.caller.agent())).await);
+        }
+    }
+}
+
+/// Waits for news that could change what this agent is offered, or whether its token is good.
+async fn concerning(news: &mut Listener, agent: AgentId) {
+    loop {
+        match news.next().await {
+            News::Settings(scope) if scope != Scope::Install && scope != Scope::Agent(agent) => {}
+            News::Run(_) => {}
+            News::Settings(_) | News::People | News::Anything => return,
         }
     }
 }

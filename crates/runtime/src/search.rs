@@ -19,7 +19,10 @@ use formation_vendors::{Account, Search};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ExecuteError, Inner, RunRef};
+use crate::{
+    ExecuteError, Inner, RunRef,
+    watch::{Cut, Watched},
+};
 
 /// What is searched for.
 pub(crate) struct Wanted<'a> {
@@ -49,6 +52,7 @@ impl Inner {
         if cancel.is_cancelled() {
             return self.settle(Settle::failed(id, self.instance, Outcome::NotDispatched, Code::Cancelled)).await;
         }
+        let watched = self.watch.enter(id, run.run, &offer.binding);
         let grant = match self.combiner.admit(self.ask(id, run, tool, offer)).await? {
             Admission::Granted(grant) => grant,
             Admission::Repeat(call) => return Ok(*call),
@@ -58,7 +62,7 @@ impl Inner {
                 return self.refuse(run, id, tool, refusal).await;
             }
         };
-        self.searched(id, run, *grant, search.as_ref(), wanted).await
+        self.searched(run, *grant, search.as_ref(), wanted, &watched).await
     }
 }
 
@@ -66,13 +70,14 @@ impl Inner {
     /// One request, whose end is written whatever it is.
     async fn searched(
         self: &Arc<Self>,
-        id: CallId,
         run: &RunRef,
         grant: Grant,
         search: &dyn Search,
         wanted: Wanted<'_>,
+        watched: &Watched<'_>,
     ) -> Result<ledger::StoredCall, ExecuteError> {
         let Grant { effective, key, .. } = grant;
+        let id = watched.call();
         let binding = effective.binding;
         let key = match key.map(|key| key.open(&self.keys)).transpose() {
             Ok(key) => key,
@@ -85,14 +90,38 @@ impl Inner {
         };
         self.faults.at("send.before");
         let account = Account { key: key.as_ref(), config: &effective.account_config };
-        let answer = search.search(account, &effective.config, wanted.query, wanted.limit).await;
+        let answer = tokio::select! {
+            // Dropping the request closes its connection.
+            biased;
+            cut = watched.cut() => Err(cut),
+            answer = search.search(account, &effective.config, wanted.query, wanted.limit) => Ok(answer),
+        };
         drop(key);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Cut::Cancelled) => {
+                return self.settle(Settle::failed(id, self.instance, Outcome::Interrupted, Code::Cancelled)).await;
+            }
+            Err(Cut::Revoked) => {
+                let observation = run.introduce(revoked(Tool::WebSearch, Outcome::Interrupted));
+                return self.settle(Settle::finished(id, self.instance, binding, Outcome::Interrupted, observation)).await;
+            }
+        };
         let (outcome, observation) = match answer {
             Ok(hits) => (Outcome::Ok, found(id, run, &binding, wanted.query, hits)),
             Err(failure) => (Outcome::Failed, Observation::failure(Tool::WebSearch, &binding, id, &failure)),
         };
         self.settle(Settle::finished(id, self.instance, binding, outcome, run.introduce(observation))).await
     }
+}
+
+/// The answer to a call whose grant went after admission: what became of it, and no content.
+pub(crate) fn revoked(tool: Tool, outcome: Outcome) -> Observation {
+    let explanation = "The grant this call was admitted on was taken back while it ran. What was sent may still count at the provider; \
+                       its result is not shown. List the tools again.";
+    let mut refusal = Refusal::new(RefusalReason::GrantRevoked, explanation);
+    refusal.outcome = Some(outcome);
+    Observation::refusal(tool, &refusal)
 }
 
 fn found(id: CallId, run: &RunRef, binding: &Binding, query: &str, mut hits: Vec<Hit>) -> Observation {

@@ -5,14 +5,14 @@
 //!
 //! A run's end closes its browser in the same transaction. Counting calls is the ledger's (`ledger::queue`).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use formation_core::{AgentId, CallId, ConversationId, McpSessionId, RunId, Timestamp, TokenId, people, words};
 
 use crate::{
     Page, agents, browser_sessions, conversations,
     browser_sessions::{SessionEnd, SessionState},
-    db::{Db, Row, Tx, stored_words},
+    db::{Db, News, Row, Tx, stored_words},
     error::StoreError,
     tokens::{self, Minted},
 };
@@ -322,6 +322,7 @@ pub(crate) async fn open_behind(tx: &mut Tx, token: TokenId, door: &Door) -> Res
 pub async fn end(tx: &mut Tx, run: RunId, reason: EndReason) -> Result<bool, StoreError> {
     browser_sessions::close_of_run(tx, run, SessionEnd::RunOver).await?;
     let now = tx.now().await?;
+    tx.tell(News::Run(run));
     Ok(tx.exec(sql::END, &[run.into(), reason.into(), now.into(), None::<Timestamp>.into()]).await? == 1)
 }
 
@@ -338,6 +339,12 @@ pub async fn end_of_agent(tx: &mut Tx, agent: AgentId, run: RunId, reason: EndRe
         return Ok(None);
     }
     end(tx, run, reason).await.map(Some)
+}
+
+/// Which of these runs an operator ended. Their calls stop where they can.
+pub async fn cancelled(db: &Db, runs: &BTreeSet<RunId>) -> Result<BTreeSet<RunId>, StoreError> {
+    let ids = serde_json::to_string(runs).map_err(|_| StoreError::internal("an id is no JSON"))?;
+    db.rows(sql::CANCELLED, &[(&ids).into()]).await?.iter().map(|row| row.at(0)).collect()
 }
 
 /// A run of this agent; another agent's is not found.
@@ -495,6 +502,8 @@ pub(crate) mod sql {
         TELL = "UPDATE runs SET told_at = $2 WHERE id = $1 AND state = 'over' AND told_at IS NULL";
         END = "UPDATE runs SET state = 'over', end_reason = $2, ended_at = $3, told_at = $4 WHERE id = $1 AND state = 'open'";
         IS_OF_AGENT = "SELECT id FROM runs WHERE id = $1 AND agent_id = $2";
+        CANCELLED = "SELECT id FROM runs WHERE id IN (SELECT value FROM json_each($1)) AND end_reason = 'cancelled'"
+            => "SELECT id FROM runs WHERE id IN (SELECT jsonb_array_elements_text(CAST($1 AS jsonb))) AND end_reason = 'cancelled'";
         OF_AGENT = concat!("SELECT ", columns!(), " FROM runs r WHERE r.id = $1 AND r.agent_id = $2");
         LIST = summary!("(CAST($2 AS TEXT) IS NULL OR r.id < $2) ORDER BY r.id DESC LIMIT $3");
         ONE = summary!("r.id = $2");

@@ -25,6 +25,9 @@ pub struct Rules {
     environment: Arc<dyn Fn() -> Vec<EnvironmentAccount> + Send + Sync>,
 }
 
+/// Who pays for what, or why nobody does.
+pub type Resolved = BTreeMap<(AgentId, Capability), Result<Effective, Unavailable>>;
+
 impl std::fmt::Debug for Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Rules")
@@ -49,6 +52,12 @@ impl Rules {
     ) -> Result<Result<Effective, Unavailable>, StoreError> {
         let mut reads = db;
         self.resolve(&mut reads, agent, capability).await
+    }
+
+    /// The same for many at once.
+    pub async fn resolve_many_now(&self, db: &Db, pairs: &BTreeSet<(AgentId, Capability)>) -> Result<Resolved, StoreError> {
+        let mut reads = db;
+        self.resolve_all(&mut reads, pairs).await
     }
 
     /// Who pays, under the shared locks of both owners: no settings write commits before this transaction ends.
@@ -79,7 +88,7 @@ impl Rules {
         &self,
         reads: &mut impl Reads,
         pairs: &BTreeSet<(AgentId, Capability)>,
-    ) -> Result<BTreeMap<(AgentId, Capability), Result<Effective, Unavailable>>, StoreError> {
+    ) -> Result<Resolved, StoreError> {
         let stored = Stored::read(reads, pairs.iter().map(|(agent, _)| *agent)).await?;
         let environment = (self.environment)();
         let resolved = pairs.iter().map(|(agent, capability)| {
