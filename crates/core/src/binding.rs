@@ -59,6 +59,14 @@ impl Scope {
         text.strip_prefix("agent:").and_then(|id| AgentId::parse(id).ok()).map(Self::Agent)
     }
 
+    /// The agent, where it is one's.
+    pub const fn agent(self) -> Option<AgentId> {
+        match self {
+            Self::Install => None,
+            Self::Agent(agent) => Some(agent),
+        }
+    }
+
     /// The word for observations: whose credential was used, never which.
     pub const fn owner_word(self) -> &'static str {
         match self {

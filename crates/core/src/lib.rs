@@ -18,6 +18,7 @@ pub mod faults;
 pub mod hostlist;
 pub mod ids;
 pub mod limits;
+pub mod networks;
 pub mod observation;
 pub mod people;
 pub mod refusal;

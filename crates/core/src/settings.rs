@@ -1,6 +1,12 @@
 //! Which account pays for one capability of one agent, or why nobody does (W5–W10). Pure: the caller brings every row.
 
+mod check;
+#[cfg(test)]
+mod table;
+
 use serde_json::Value;
+
+pub use check::{AskedLimits, Invalid, Proposal, check, check_against_install};
 
 use crate::{
     binding::{AccountRef, Binding, Scope, VendorId},
@@ -228,7 +234,8 @@ fn stored(state: &ScopeState, vendor: &VendorId) -> Option<Paying> {
     Some(Paying { name, config: account.config.clone(), secret: Some(account.secret) })
 }
 
-fn limits(row: Option<&Settings>) -> Limits {
+/// What a row that meters by itself allows: as stored, or the defaults.
+pub fn limits(row: Option<&Settings>) -> Limits {
     let default = Limits::default();
     Limits {
         requests_per_minute: row.and_then(|row| row.requests_per_minute).unwrap_or(default.requests_per_minute),

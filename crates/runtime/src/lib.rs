@@ -12,6 +12,7 @@ pub mod people;
 mod reading;
 mod runs;
 mod search;
+pub mod settings;
 mod sweeper;
 mod timing;
 mod waiting;

@@ -46,13 +46,16 @@ macro_rules! modules {
 }
 
 modules! {
+    pub mod accounts;
     pub mod admission;
     pub mod agents;
     pub mod artifacts;
     pub mod audit;
     pub mod browser_sessions;
+    pub mod connections;
     pub mod conversations;
     pub mod evidence;
+    pub mod install;
     pub mod instances;
     pub mod keys;
     pub mod login_attempts;
@@ -68,11 +71,25 @@ modules! {
     pub mod setup_links;
     pub mod sweep;
     pub mod tokens;
+    pub mod usage;
 }
+
+use formation_core::Timestamp;
 
 pub use db::{Db, Engine, Hold, Listener, Location, News, OpenError, TimeSource, Tx};
 pub use error::{Kind, StoreError};
 pub use migrate::{MigrationError, MigrationStatus, migrations};
+
+/// Which version of a row is stored, and who stored it: what somebody with an older one is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// 0: there is no row.
+    pub version: i64,
+    /// The name of whoever wrote it.
+    pub by: Option<String>,
+    /// When.
+    pub at: Option<Timestamp>,
+}
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,10 +10,13 @@ use std::{collections::BTreeSet, time::Duration};
 use formation_core::{AgentId, CallId, ConversationId, McpSessionId, RunId, Timestamp, TokenId, people, words};
 
 use crate::{
-    Page, agents, browser_sessions, conversations,
-    browser_sessions::{SessionEnd, SessionState},
+    Page,
+    agents::{self, RunDefaults},
+    browser_sessions::{self, SessionEnd, SessionState},
+    conversations,
     db::{Db, News, Row, Tx, stored_words},
     error::StoreError,
+    install,
     tokens::{self, Minted},
 };
 
@@ -288,9 +291,7 @@ async fn try_door(tx: &mut Tx, knock: &Knock) -> Result<Option<Behind>, StoreErr
 
 async fn open_behind_door(tx: &mut Tx, knock: &Knock, key: &str, follows: bool) -> Result<Option<Behind>, StoreError> {
     let now = tx.now().await?;
-    let row = tx.row(sql::AGENT_DEFAULTS, &[knock.agent.into()]).await?;
-    let stored: Option<String> = row.ok_or(StoreError::internal("a caller's agent is gone"))?.at(0)?;
-    let defaults = agents::run_defaults(stored.as_deref())?;
+    let defaults = run_defaults(tx, knock.agent).await?;
     let conversation = conversations::named_or_new(tx, knock.agent, knock.conversation.as_deref()).await?;
     let run = Run {
         id: RunId::mint(now, tx.entropy()),
@@ -309,6 +310,15 @@ async fn open_behind_door(tx: &mut Tx, knock: &Knock, key: &str, follows: bool) 
     };
     let opened = insert(tx, &run, knock.token, key).await?;
     Ok(opened.then_some(Behind::Open { run, announce: follows }))
+}
+
+/// The agent's own bounds, or else the install's.
+async fn run_defaults(tx: &mut Tx, agent: AgentId) -> Result<RunDefaults, StoreError> {
+    let row = tx.row(sql::AGENT_DEFAULTS, &[agent.into()]).await?.ok_or(StoreError::internal("a caller's agent is gone"))?;
+    match (row.at::<Option<String>>(0)?, row.at::<Option<String>>(1)?) {
+        (None, Some(install)) => Ok(install::config(&install)?.run_defaults),
+        (own, _) => agents::run_defaults(own.as_deref()),
+    }
 }
 
 /// The open run behind a door, whatever its times say.
@@ -498,7 +508,7 @@ pub(crate) mod sql {
         NEWEST_BEHIND = concat!("SELECT ", columns!(), ", r.told_at FROM runs r \
             WHERE r.opened_by = $1 AND r.origin = $2 AND r.client_key = $3 ORDER BY r.state, r.created_at DESC, r.id DESC LIMIT 2");
         OPEN_BEHIND = "SELECT id FROM runs WHERE opened_by = $1 AND origin = $2 AND client_key = $3 AND state = 'open'";
-        AGENT_DEFAULTS = "SELECT run_defaults FROM agents WHERE id = $1";
+        AGENT_DEFAULTS = "SELECT run_defaults, (SELECT config FROM install_settings WHERE id = 1) FROM agents WHERE id = $1";
         TELL = "UPDATE runs SET told_at = $2 WHERE id = $1 AND state = 'over' AND told_at IS NULL";
         END = "UPDATE runs SET state = 'over', end_reason = $2, ended_at = $3, told_at = $4 WHERE id = $1 AND state = 'open'";
         IS_OF_AGENT = "SELECT id FROM runs WHERE id = $1 AND agent_id = $2";

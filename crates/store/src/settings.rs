@@ -101,12 +101,24 @@ impl Rules {
 }
 
 /// What the install and some agents have stored.
-struct Stored {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
     settings: BTreeMap<(Scope, Capability), Settings>,
     accounts: BTreeMap<Scope, Vec<StoredAccount>>,
 }
 
 impl Stored {
+    /// What this owner and the install have now, for a listing: no locks.
+    pub async fn now(db: &Db, owner: Scope) -> Result<Self, StoreError> {
+        let mut reads = db;
+        Self::read(&mut reads, owner.agent().into_iter()).await
+    }
+
+    /// The same for a write, which holds the owner's lock.
+    pub async fn locked(tx: &mut Tx, owner: Scope) -> Result<Self, StoreError> {
+        Self::read(tx, owner.agent().into_iter()).await
+    }
+
     async fn read(reads: &mut impl Reads, agents: impl Iterator<Item = AgentId>) -> Result<Self, StoreError> {
         let scopes: BTreeSet<Scope> = agents.map(Scope::Agent).chain([Scope::Install]).collect();
         let scopes = serde_json::to_string(&scopes).map_err(|_| StoreError::internal("a scope is no JSON"))?;
@@ -135,7 +147,8 @@ impl Stored {
         Ok(Self { settings, accounts })
     }
 
-    fn state(&self, scope: Scope, capability: Capability) -> ScopeState {
+    /// What one of them has for a capability.
+    pub fn state(&self, scope: Scope, capability: Capability) -> ScopeState {
         ScopeState {
             settings: self.settings.get(&(scope, capability)).cloned(),
             accounts: self.accounts.get(&scope).cloned().unwrap_or_default(),

@@ -9,6 +9,7 @@
 pub mod brave;
 mod catalog;
 mod clean;
+pub mod config;
 pub mod local;
 mod ports;
 mod transport;

@@ -12,4 +12,5 @@ mod recovery;
 mod runs;
 mod schema;
 mod sessions;
+mod settings;
 mod support;
