@@ -28,8 +28,8 @@ use crate::support::Scene;
 const VENDOR: VendorId = VendorId::known("acme");
 
 async fn keys(test: &TestDb) -> Arc<MasterKeys> {
-    let text = MasterKeys::generate(&formation_core::Entropy::counting(7));
-    let keys = MasterKeys::parse(std::str::from_utf8(text.expose()).expect("text")).expect("its own form");
+    let generated = MasterKeys::generate(&formation_core::Entropy::counting(7));
+    let keys = MasterKeys::parse(std::str::from_utf8(generated.expose()).expect("text")).expect("its own form");
     keys.fit(&test.db).await.expect("the first key is entered");
     Arc::new(keys)
 }
@@ -229,7 +229,9 @@ on_both_databases! {
         scene.settle(scene.finished(fine, Tool::BrowserNavigate, Outcome::Ok)).await;
         let (failed, _) = scene.admitted(Tool::BrowserNavigate).await;
         scene.settle(scene.finished(failed, Tool::BrowserNavigate, Outcome::Failed)).await;
-        test.hands.forward(Duration::from_secs(60));
+        test.hands.forward(Duration::from_mins(1));
+        // The first process's lease is over by now.
+        let scene = Scene { holder: test.instance().await, ..scene.sibling().await };
         let (unsure, grant) = scene.admitted(Tool::BrowserNavigate).await;
         scene.dispatching(unsure, &crate::support::session(&grant)).await.expect("on record");
         scene.settle(scene.finished(unsure, Tool::BrowserNavigate, Outcome::Uncertain)).await;
@@ -238,7 +240,7 @@ on_both_databases! {
         let observation = Observation::refusal(Tool::BrowserNavigate, &refusal);
         ledger::refuse(&test.db, turned_away, scene.holder, observation).await.expect("refused");
 
-        let span = |bucket| Span { from: start, to: start.after(Duration::from_secs(3600)), bucket };
+        let span = |bucket| Span { from: start, to: start.after(Duration::from_hours(1)), bucket };
         let rows = usage::of(&test.db, None, span(Bucket::Minute)).await.expect("readable").expect("few");
         let counts = |admitted, refused, failed, uncertain| Counts { admitted, refused, failed, uncertain };
         let seen: Vec<_> = rows.iter().map(|(key, counts)| (key.starts.since(start).as_secs(), *counts)).collect();
@@ -255,11 +257,12 @@ on_both_databases! {
 
     /// L8: the minute is one window of 60 seconds a connection.
     async fn l8_a_meter_shows_its_running_minute(test) {
-        let minute = |scope| async { usage::minute(&test.db, scope, Capability::Search).await.expect("readable") };
+        let db = &test.db;
+        let minute = |scope| async move { usage::minute(db, scope, Capability::Search).await.expect("readable") };
         let now = test.db.now().await.expect("now");
         let shown = minute(Scope::Install).await;
         assert_eq!(shown.used, 0);
-        assert!(shown.ends > now && shown.ends.since(now) <= Duration::from_secs(60) && shown.ends.micros() % 60_000_000 == 0);
+        assert!(shown.ends > now && shown.ends.since(now) <= Duration::from_mins(1) && shown.ends.micros() % 60_000_000 == 0);
         let window = now.micros() / 60_000_000;
         test.meddle(&format!("INSERT INTO rate_windows (meter_scope, capability, minute, used) VALUES ('install', 'search', {window}, 9)")).await;
         assert_eq!(minute(Scope::Install).await.used, 9);
@@ -277,7 +280,7 @@ async fn implicit_calls(test: &TestDb, agent: AgentId) -> i64 {
         door: runs::Door::Current,
         conversation: None,
         purpose: runs::Purpose::Call,
-        idle_after: Duration::from_secs(900),
+        idle_after: Duration::from_mins(15),
     };
     match test.db.write(move |tx| Box::pin(async move { runs::behind(tx, &knock).await })).await.expect("a run opens") {
         Behind::Open { run, .. } => run.max_calls,
