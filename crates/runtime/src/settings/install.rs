@@ -48,7 +48,7 @@ impl Runtime {
                     compare(version, changed)?;
                     let version = install::write(tx, &config, &actor.name).await?;
                     let detail = json!({"version": version, "settings": config});
-                    done(tx, &actor, Scope::Install, "install.settings.save", "install", detail).await
+                    done(tx, &actor, Scope::Install, "settings.save", "install", detail).await
                 })
             })
             .await?;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use formation_core::{
-    AccountRef, AgentId, Capability, Observation, Outcome, Scope, Secret, Tool, VendorId,
+    AccountRef, AgentId, Capability, Observation, Outcome, Scope, Secret, Timestamp, Tool, VendorId,
     refusal::{Refusal, RefusalReason},
     settings::{EnvironmentAccount, Mode, StoredAccount, Unavailable},
 };
@@ -233,7 +233,8 @@ on_both_databases! {
         // The first process's lease is over by now.
         let scene = Scene { holder: test.instance().await, ..scene.sibling().await };
         let (unsure, grant) = scene.admitted(Tool::BrowserNavigate).await;
-        scene.dispatching(unsure, &crate::support::session(&grant)).await.expect("on record");
+        let permit = scene.dispatching(unsure, &crate::support::session(&grant)).await;
+        assert_eq!(permit.map(|permit| permit.call()), Some(unsure));
         scene.settle(scene.finished(unsure, Tool::BrowserNavigate, Outcome::Uncertain)).await;
         let turned_away = scene.queued(Tool::BrowserNavigate).await;
         let refusal = Refusal::new(RefusalReason::RateLimited, "Later.");
@@ -243,8 +244,10 @@ on_both_databases! {
         let span = |bucket| Span { from: start, to: start.after(Duration::from_hours(1)), bucket };
         let rows = usage::of(&test.db, None, span(Bucket::Minute)).await.expect("readable").expect("few");
         let counts = |admitted, refused, failed, uncertain| Counts { admitted, refused, failed, uncertain };
-        let seen: Vec<_> = rows.iter().map(|(key, counts)| (key.starts.since(start).as_secs(), *counts)).collect();
-        assert_eq!(seen, [(60, counts(1, 1, 0, 1)), (0, counts(2, 0, 1, 0))]);
+        let minute = |at: Timestamp| at.micros() / 60_000_000;
+        let seen: Vec<_> = rows.iter().map(|(key, counts)| (minute(key.starts) - minute(start), *counts)).collect();
+        assert_eq!(seen, [(1, counts(1, 1, 0, 1)), (0, counts(2, 0, 1, 0))]);
+        assert!(rows.iter().all(|(key, _)| key.starts.micros() % 60_000_000 == 0), "buckets start at whole minutes");
         let (key, _) = &rows[0];
         assert_eq!((key.capability, key.provider.as_ref().map(VendorId::as_str), key.agent.as_str()), (Capability::Browser, Some("local"), "demo"));
         let day = usage::of(&test.db, Some(scene.agent), span(Bucket::Day)).await.expect("readable").expect("few");
