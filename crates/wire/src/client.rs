@@ -281,14 +281,14 @@ fn classify(error: &reqwest::Error) -> ClientError {
         ClientError::NotConnected
     } else if error.is_timeout() {
         ClientError::Late
-    } else if is_garbled(error) {
+    } else if error.is_decode() && is_garbled(error) {
         ClientError::Shape
     } else {
         ClientError::Broken
     }
 }
 
-/// Whether all came and could not be decompressed.
+/// Whether it came and could not be decompressed; a connection that breaks during decompression has another cause.
 fn is_garbled(error: &reqwest::Error) -> bool {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     causes

@@ -72,6 +72,7 @@ struct Shared {
     revoked: Mutex<HashSet<String>>,
     /// Characters and words of a query.
     limits: Mutex<(usize, usize)>,
+    delay: Mutex<Duration>,
     connections: AtomicUsize,
 }
 
@@ -107,6 +108,7 @@ impl FakeBrave {
             violations: Mutex::default(),
             revoked: Mutex::default(),
             limits: Mutex::new((600, 75)),
+            delay: Mutex::default(),
             connections: AtomicUsize::new(0),
         });
         let serving = shared.clone();
@@ -171,6 +173,11 @@ impl FakeBrave {
         lock(&self.shared.answers).push((word.to_owned(), answer));
     }
 
+    /// From now on each answer takes so long.
+    pub fn delay(&self, by: Duration) {
+        *lock(&self.shared.delay) = by;
+    }
+
     /// From now on this key is a bad one.
     pub fn revoke(&self, key: &str) {
         lock(&self.shared.revoked).insert(key.to_owned());
@@ -210,6 +217,8 @@ async fn serve(mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream
         if held.wait_for(|held| held.as_ref().is_none_or(|word| !query.contains(word.as_str()))).await.is_err() {
             return;
         }
+        let delay = *lock(&shared.delay);
+        tokio::time::sleep(delay).await;
         let answer = choose(shared, &request);
         if !write(&mut stream, answer, request.takes_gzip).await {
             return;

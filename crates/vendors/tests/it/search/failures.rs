@@ -1,7 +1,8 @@
 //! Every failure Brave is known for, and the one word each of them gets (vendors/search.md 6.4).
 
 use formation_core::{AccountRef, AgentId, Binding, CallId, Capability, Observation, Scope, Tool, failure::CallFailure};
-use formation_testkit::brave::{self, SCENARIOS};
+use formation_testkit::brave::{self, Answer, End, SCENARIOS};
+use serde_json::json;
 
 use super::{Bench, search};
 
@@ -84,6 +85,28 @@ async fn a_revoked_key_is_told_from_a_bad_query() {
     let wrong = search(&bench.brave, "of-another-vendor", "tides", 1).await.expect_err("a bad key");
     assert_eq!(wrong.reason.as_str(), "credential_rejected");
     search(&bench.brave, "BSA-another", "tides", 1).await.expect("results");
+}
+
+/// S4: 16 KiB of an error body are looked at, however much comes and however it is packed.
+#[tokio::test]
+async fn a_long_error_is_not_read_to_its_end() {
+    let bench = Bench::start().await;
+    let at = |offset: usize| {
+        let error = json!({"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}});
+        format!("{}{error}", " ".repeat(offset))
+    };
+    for (word, body, end, reason) in [
+        ("near", at(10_000), End::Whole, "credential_rejected"),
+        ("far", at(17_000), End::Whole, "query_not_accepted"),
+        ("packed", at(8 * 1024 * 1024), End::Whole, "query_not_accepted"),
+        ("endless", at(0), End::Endless, "query_not_accepted"),
+    ] {
+        bench.fake.answer(word, Answer::new(422, "application/json", body).ends(end));
+        let failure = bench.failure(word).await;
+        assert_eq!((failure.reason.as_str(), failure.http_status), (reason, Some(422)), "{word}");
+    }
+    // What was left unread belongs to nobody's next call.
+    assert_eq!(bench.search("tides", 2).await.map(|hits| hits.len()), Ok(2));
 }
 
 /// SC-66, SC-28: what an agent is told says class, status, what was spent and whether waiting helps.

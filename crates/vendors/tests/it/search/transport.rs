@@ -119,6 +119,22 @@ async fn a_kept_connection_that_breaks_sends_nothing_twice() {
     assert!(renewed > 0, "no call found the connection closed in time");
 }
 
+/// Revocation and cancelling drop a call under way: its connection goes with it, and nothing of its answer meets the next call.
+#[tokio::test]
+async fn a_call_that_is_dropped_takes_its_connection_along() {
+    let bench = Bench::start().await;
+    bench.search("before", 1).await.expect("results");
+    bench.fake.hold("dropped");
+    tokio::select! {
+        answer = bench.search("dropped", 3) => panic!("{answer:?}"),
+        seen = bench.fake.sees("dropped", PATIENT) => assert!(seen),
+    }
+    bench.fake.release();
+    assert_eq!(bench.search("after", 2).await.map(|hits| hits.len()), Ok(2));
+    let used: Vec<(String, usize)> = bench.fake.sends().into_iter().map(|sent| (sent.query, sent.connection)).collect();
+    assert_eq!(used, [("before".to_owned(), 1), ("dropped".to_owned(), 1), ("after".to_owned(), 2)]);
+}
+
 /// Somebody else's root, a name the certificate isn't for, nobody there: no request, and the class says that nothing was sent.
 #[tokio::test]
 async fn only_the_provider_itself_is_spoken_to() {
