@@ -135,6 +135,12 @@ impl TestDb {
         Self { db: db.expect("the same database opens again"), ..self.clone() }
     }
 
+    /// A handle under another clock on the same database.
+    pub async fn under(&self, clock: Clock) -> Self {
+        let db = Db::open(&self.location, TimeSource::Process(clock.clone()), next_entropy()).await;
+        Self { db: db.expect("the same database opens again"), clock, ..self.clone() }
+    }
+
     /// A handle that tells time as the product does: from PostgreSQL, or from a process clock that runs.
     pub async fn on_real_time(&self) -> Db {
         let time = match self.db.engine() {

@@ -7,6 +7,7 @@ mod combining;
 mod facade;
 mod keys;
 mod ledger;
+mod meters;
 mod people;
 mod recovery;
 mod runs;
