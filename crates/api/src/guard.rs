@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use crate::{problem::Problem, server::Timers};
 
-/// A JSON body as a type. `T` denies unknown fields; an empty body reads as `{}`.
+/// A JSON body as a type, of at most `MOST` bytes. `T` denies unknown fields; an empty body reads as `{}`.
 #[derive(Debug)]
-pub struct Body<T>(pub T);
+pub struct Body<T, const MOST: usize = { limits::BODY_BYTES }>(pub T);
 
-impl<S, T> FromRequest<S> for Body<T>
+impl<S, T, const MOST: usize> FromRequest<S> for Body<T, MOST>
 where
     S: Send + Sync,
     T: DeserializeOwned,
@@ -32,16 +32,16 @@ where
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let (_, value) = json(request, Timers::from_ref(state).body).await?;
+        let (_, value) = json(request, Timers::from_ref(state).body, MOST).await?;
         shape::read(value).map(Self)
     }
 }
 
 /// The bytes of a JSON body and what they say; an empty body is `{}`.
-pub(crate) async fn json(request: Request, patience: Duration) -> Result<(Bytes, Value), Problem> {
+pub(crate) async fn json(request: Request, patience: Duration, most: usize) -> Result<(Bytes, Value), Problem> {
     let (parts, body) = request.into_parts();
     refuse_encodings(&parts.headers)?;
-    let bytes = collect(&parts.headers, body, patience).await?;
+    let bytes = collect(&parts.headers, body, patience, most).await?;
     if bytes.is_empty() {
         return Ok((bytes, Value::Object(serde_json::Map::new())));
     }
@@ -73,32 +73,32 @@ fn refuse_other_media(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::UnsupportedMediaType).detail("Send the body as `application/json`."))
 }
 
-/// Reads at most [`limits::BODY_BYTES`], all of it within `patience`: a body that dribbles is as bad as one that never comes.
-async fn collect(headers: &HeaderMap, body: axum::body::Body, patience: Duration) -> Result<Bytes, Problem> {
+/// Reads at most `most` bytes, all of it within `patience`: a body that dribbles is as bad as one that never comes.
+async fn collect(headers: &HeaderMap, body: axum::body::Body, patience: Duration, most: usize) -> Result<Bytes, Problem> {
     let announced =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > limits::BODY_BYTES as u64) {
-        return Err(too_large());
+    if announced.is_some_and(|length| length > most as u64) {
+        return Err(too_large(most));
     }
-    match tokio::time::timeout(patience, collect_frames(body)).await {
+    match tokio::time::timeout(patience, collect_frames(body, most)).await {
         Ok(read) => read,
         Err(_) => Err(Problem::new(Code::InvalidJson).detail("The body did not arrive in time.").closing()),
     }
 }
 
-async fn collect_frames(mut body: axum::body::Body) -> Result<Bytes, Problem> {
+async fn collect_frames(mut body: axum::body::Body, most: usize) -> Result<Bytes, Problem> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::new(Code::InvalidJson).detail("The body was cut off.").closing())?;
         let Ok(data) = frame.into_data() else { continue };
-        if data.len() > limits::BODY_BYTES - bytes.len() {
-            return Err(too_large());
+        if data.len() > most - bytes.len() {
+            return Err(too_large(most));
         }
         bytes.extend_from_slice(&data);
     }
     Ok(bytes.freeze())
 }
 
-fn too_large() -> Problem {
-    Problem::new(Code::TooLarge).detail(format!("A body holds at most {} bytes.", limits::BODY_BYTES)).closing()
+fn too_large(most: usize) -> Problem {
+    Problem::new(Code::TooLarge).detail(format!("A body holds at most {most} bytes.")).closing()
 }

@@ -148,9 +148,19 @@ fn registered() -> OpenApiRouter<Doors> {
         .routes(routes!(run_api::read_call))
         .routes(routes!(run_api::read_artifact))
         .routes(routes!(mcp::post, mcp::get, mcp::delete))
-        .routes(routes!(people::session::who_am_i))
-        .routes(routes!(people::operators::list))
-        .routes(routes!(people::agents::read))
+        .routes(routes!(people::page::set_up))
+        .routes(routes!(people::session::set_up))
+        .routes(routes!(people::session::sign_in, people::session::who_am_i, people::session::sign_out))
+        .routes(routes!(people::operators::list, people::operators::create))
+        .routes(routes!(people::operators::change, people::operators::delete))
+        .routes(routes!(people::tokens::list, people::tokens::create))
+        .routes(routes!(people::tokens::revoke))
+        .routes(routes!(people::agents::list, people::agents::create))
+        .routes(routes!(people::agents::read, people::agents::change, people::agents::delete))
+        .routes(routes!(people::access::read, people::access::replace))
+        .routes(routes!(people::agent_tokens::list, people::agent_tokens::create))
+        .routes(routes!(people::agent_tokens::revoke))
+        .routes(routes!(people::audit::list))
 }
 
 /// What is not in the table answers with a problem too.

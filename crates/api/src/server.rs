@@ -144,7 +144,7 @@ impl App {
 
 /// Where a request came from: the other end of its connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(#[expect(dead_code, reason = "sign-in comes next")] pub(crate) IpAddr);
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// The template of the route that answered, for the log.
 #[derive(Debug, Clone)]

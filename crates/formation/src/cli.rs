@@ -34,8 +34,8 @@ pub(crate) struct PlaceFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the data folder, the database and a master key
-    Init,
+    /// Make the data folder, the database, a master key, and the first owner or a link to become it
+    Init(InitFlags),
     /// Run the server
     Serve(ServeFlags),
     /// Agents and their tokens
@@ -53,6 +53,13 @@ pub(crate) enum Command {
         #[arg(long)]
         check: bool,
     },
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct InitFlags {
+    /// Make the first owner, whose password is one line on standard input, and print a token of theirs, once
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
 }
 
 /// What `serve` is started with; `doctor` takes the same, so that it can judge it.

@@ -40,6 +40,8 @@ pub struct Ready {
     pub address: SocketAddr,
     /// What clients call it.
     pub public_url: Url,
+    /// Where its first owner is made, once and within 24 hours; none when it has one.
+    pub setup_url: Option<String>,
 }
 
 impl Ready {
@@ -77,7 +79,13 @@ pub async fn serve(config: Config, wiring: Wiring, stop: CancellationToken, read
         faults: wiring.faults.clone(),
     };
     let runtime = Runtime::start(parts).await.map_err(|error| opening::unreadable(&error))?;
-    let answering = Answering { listener, address, public_url, entropy: wiring.entropy.clone(), timers: wiring.timing.server };
+    let link = runtime.setup_link().await.map_err(|error| Failure::failed(error.to_string()))?;
+    let setup_url = link.map(|link| {
+        // The one place where it is shown: to who starts the server.
+        format!("{}/setup/{}", public_url.as_str().trim_end_matches('/'), String::from_utf8_lossy(link.expose()))
+    });
+    let answering =
+        Answering { listener, address, public_url, entropy: wiring.entropy.clone(), timers: wiring.timing.server, setup_url };
     answering.until(stop, &runtime, ready).await;
 
     runtime.stop(LAST_CALLS).await;
@@ -97,6 +105,7 @@ struct Answering {
     public_url: Url,
     entropy: Entropy,
     timers: formation_api::Timers,
+    setup_url: Option<String>,
 }
 
 impl Answering {
@@ -106,7 +115,7 @@ impl Answering {
         config.timers.shutdown = config.timers.shutdown.min(LAST_ANSWERS);
         let app = formation_api::app(runtime.clone(), &config);
         tracing::info!(server.address = %self.address, "listening");
-        ready(Ready { address: self.address, public_url: self.public_url });
+        ready(Ready { address: self.address, public_url: self.public_url, setup_url: self.setup_url });
         formation_api::serve(self.listener, app, config, stop).await;
     }
 }

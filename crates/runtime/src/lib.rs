@@ -96,6 +96,7 @@ pub(crate) struct Inner {
     pages: Pages,
     waiting: Waiting,
     watch: Watch,
+    passwords: people::passwords::Passwords,
     closing: Mutex<HashSet<BrowserSessionId>>,
     woken: Notify,
     tasks: TaskTracker,
@@ -122,6 +123,7 @@ impl Runtime {
         if recovered > 0 {
             tracing::warn!(calls = recovered, "ended calls that an earlier process left");
         }
+        let passwords = people::passwords::Passwords::new(entropy.clone());
         let combiner = Combiner::start(db.clone(), rules.clone());
         let inner = Arc::new(Inner {
             db,
@@ -137,6 +139,7 @@ impl Runtime {
             pages: Pages::default(),
             waiting: Waiting::default(),
             watch: Watch::default(),
+            passwords,
             closing: Mutex::default(),
             woken: Notify::new(),
             tasks: TaskTracker::new(),

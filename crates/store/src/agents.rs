@@ -1,11 +1,13 @@
 //! Agents: who calls. A deleted one is never found again, and its rows stay: runs and evidence name it.
 
-use formation_core::{AgentId, Timestamp, limits, people::Reach};
+use formation_core::{AgentId, Scope, Timestamp, limits, people::Reach};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    db::{Db, Row, Tx},
+    Page,
+    db::{Db, Hold, News, Row, Tx},
     error::StoreError,
+    runs,
 };
 
 /// An agent's word in addresses: `^[a-z0-9][a-z0-9-]{0,62}$`.
@@ -117,10 +119,38 @@ pub async fn list(db: &Db, after: Option<&str>, limit: u32) -> Result<Vec<Agent>
     db.rows(sql::LIST, &[after.unwrap_or("").into(), i64::from(limit.min(100)).into()]).await?.iter().map(agent).collect()
 }
 
-/// Marks an agent deleted: it is not found any more, its tokens are dead. `false`: there was none.
+/// Agents within reach, newest first, those before `after` if given; 100 a page.
+pub async fn page(db: &Db, reach: Reach, after: Option<AgentId>) -> Result<Page<Agent>, StoreError> {
+    let rows = db.rows(sql::PAGE, &[reach.bound().into(), after.into()]).await?;
+    let items = rows.iter().take(100).map(agent).collect::<Result<Vec<_>, _>>()?;
+    Ok(Page { items, has_more: rows.len() > 100 })
+}
+
+/// Sets name and bounds of an agent. `None`: there is none.
+pub async fn update(tx: &mut Tx, id: AgentId, name: &str, run_defaults: &RunDefaults) -> Result<Option<Agent>, StoreError> {
+    let defaults =
+        serde_json::to_string(run_defaults).map_err(|_| StoreError::internal("run defaults can't be written"))?;
+    tx.row(sql::UPDATE, &[id.into(), name.into(), (&defaults).into()]).await?.map(|row| agent(&row)).transpose()
+}
+
+/// Marks an agent deleted: it is not found any more, its tokens are dead, its open runs are over, nobody manages it. `false`: there
+/// was none. Its rows stay: runs and evidence name it.
 pub async fn delete(tx: &mut Tx, id: AgentId) -> Result<bool, StoreError> {
+    tx.lock_scope(Scope::Install, Hold::Shared).await?;
+    tx.lock_scope(Scope::Agent(id), Hold::Exclusive).await?;
     let now = tx.now().await?;
-    Ok(tx.exec(sql::DELETE, &[id.into(), now.into()]).await? == 1)
+    if tx.exec(sql::DELETE, &[id.into(), now.into()]).await? == 0 {
+        return Ok(false);
+    }
+    for row in tx.rows(sql::OPEN_RUNS, &[id.into()]).await? {
+        let run = row.at(0)?;
+        runs::end(tx, run, runs::EndReason::Cancelled).await?;
+        tx.tell(News::Run(run));
+    }
+    tx.exec(sql::FORGET_ACCESS, &[id.into()]).await?;
+    tx.tell(News::People);
+    tx.tell(News::Settings(Scope::Agent(id)));
+    Ok(true)
 }
 
 fn agent(row: &Row) -> Result<Agent, StoreError> {
@@ -149,6 +179,13 @@ pub(crate) mod sql {
         BY_ID = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE id = $1 AND deleted_at IS NULL";
         LIST = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE deleted_at IS NULL AND slug > $1 \
             ORDER BY slug LIMIT $2";
+        PAGE = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE deleted_at IS NULL \
+            AND (CAST($1 AS TEXT) IS NULL OR id IN (SELECT agent_id FROM agent_access WHERE operator_id = $1)) \
+            AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT 101";
+        UPDATE = "UPDATE agents SET name = $2, run_defaults = $3, version = version + 1 WHERE id = $1 AND deleted_at IS NULL \
+            RETURNING id, slug, name, run_defaults, created_at";
+        OPEN_RUNS = "SELECT id FROM runs WHERE agent_id = $1 AND state = 'open' ORDER BY id";
+        FORGET_ACCESS = "DELETE FROM agent_access WHERE agent_id = $1";
         DELETE = "UPDATE agents SET deleted_at = $2 WHERE id = $1 AND deleted_at IS NULL";
     }
 }

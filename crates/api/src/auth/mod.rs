@@ -8,12 +8,11 @@
 //! | [`Operator`] | any operator | | `("operator_token" = ["operator"]), ("session" = ["operator"])` |
 //! | [`InstallOwner`] | owners, else 403 | | `… = ["owner"]` |
 //! | [`AgentManager`] | who manages the agent, else 404 | `{slug}` | `… = ["manager"]` |
+//! | [`AgentOwner`] | owners, else 403 | `{slug}` | `… = ["owner"]` |
 //! | [`RunManager`] | likewise; 400 for what is no id | `{id}` | `… = ["manager"]` |
 //! | [`AgentCaller`], [`RunCaller`], [`AnyCaller`] | tokens of agents and runs | | `agent_token`, `run_token` |
 //!
 //! A route that changes something has an `operation_id` of the form `noun.verb`: the word its rows in the audit trail bear.
-
-#![expect(dead_code, unused_imports, reason = "sign-in, operators and runs come next")]
 
 mod bearer;
 mod callers;
@@ -23,9 +22,11 @@ mod witness;
 
 use formation_core::refusal::Code;
 
+#[expect(unused_imports, reason = "the routes of runs come next")]
+pub(crate) use self::operators::RunManager;
 pub(crate) use self::{
     callers::{AgentCaller, AnyCaller, RunCaller},
-    operators::{AgentManager, InstallOwner, Operator, RunManager},
+    operators::{AgentManager, AgentOwner, InstallOwner, Operator},
     witness::audited,
 };
 use crate::problem::Problem;

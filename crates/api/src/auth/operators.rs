@@ -36,8 +36,16 @@ pub(crate) struct AgentManager {
     pub(crate) agent: Agent,
 }
 
+/// An owner, and the agent that the path's `{slug}` names.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentOwner {
+    pub(crate) actor: Actor,
+    pub(crate) agent: Agent,
+}
+
 /// An operator who manages the agent of the run that the path's `{id}` names.
 #[derive(Debug, Clone)]
+#[expect(dead_code, reason = "the routes of runs come next")]
 pub(crate) struct RunManager {
     pub(crate) actor: Actor,
     pub(crate) run: RunId,
@@ -77,10 +85,8 @@ impl FromRequestParts<Doors> for InstallOwner {
 
     async fn from_request_parts(parts: &mut Parts, doors: &Doors) -> Result<Self, Problem> {
         let Operator { person, actor, .. } = Operator::from_request_parts(parts, doors).await?;
-        if person.is_owner() {
-            return Ok(Self { actor });
-        }
-        Err(Problem::new(Code::Forbidden).detail("Only an owner of the install may do this."))
+        owner(&person)?;
+        Ok(Self { actor })
     }
 }
 
@@ -89,11 +95,19 @@ impl FromRequestParts<Doors> for AgentManager {
 
     async fn from_request_parts(parts: &mut Parts, doors: &Doors) -> Result<Self, Problem> {
         let Operator { person, actor, .. } = Operator::from_request_parts(parts, doors).await?;
-        let missing = || Problem::new(Code::NotFound);
-        let slug = path(parts, "slug").await.ok_or_else(missing)?;
-        let agent = doors.runtime.managed_agent(&person, &slug).await?.ok_or_else(missing)?;
-        witness(parts).concerns(agent.id);
+        let agent = managed_agent(parts, doors, &person).await?;
         Ok(Self { actor, agent })
+    }
+}
+
+impl FromRequestParts<Doors> for AgentOwner {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, doors: &Doors) -> Result<Self, Problem> {
+        let operator = Operator::from_request_parts(parts, doors).await?;
+        owner(&operator.person)?;
+        let agent = managed_agent(parts, doors, &operator.person).await?;
+        Ok(Self { actor: operator.actor, agent })
     }
 }
 
@@ -108,6 +122,21 @@ impl FromRequestParts<Doors> for RunManager {
         witness(parts).concerns(agent);
         Ok(Self { actor, run, agent })
     }
+}
+
+fn owner(person: &Person) -> Result<(), Problem> {
+    if person.is_owner() {
+        return Ok(());
+    }
+    Err(Problem::new(Code::Forbidden).detail("Only an owner of the install may do this."))
+}
+
+async fn managed_agent(parts: &mut Parts, doors: &Doors, person: &Person) -> Result<Agent, Problem> {
+    let missing = || Problem::new(Code::NotFound);
+    let slug = path(parts, "slug").await.ok_or_else(missing)?;
+    let agent = doors.runtime.managed_agent(person, &slug).await?.ok_or_else(missing)?;
+    witness(parts).concerns(agent.id);
+    Ok(agent)
 }
 
 /// A parameter of the path, if it can be read.

@@ -2,7 +2,7 @@
 //!
 //! What is done leaves its row in the transaction of the change, written by the runtime. Everything else that a known caller asked
 //! for and didn't get leaves one here, in a transaction of its own, after the handler; if that can't be written the answer is 503.
-//! Who sent no good credential leaves none, and neither does a fault of ours (5xx): then nobody was judged.
+//! Who sent no good credential leaves none (sign-in and set-up, whose callers are nobody yet, write their own), and neither does a fault of ours (5xx): then nobody was judged.
 //!
 //! The action is the operation's id in the OpenAPI document, which a route that changes something writes as `noun.verb`.
 
@@ -33,8 +33,6 @@ pub(crate) struct Witness(Arc<Mutex<Seen>>);
 struct Seen {
     actor: Option<Actor>,
     agent: Option<AgentId>,
-    /// The handler writes its own rows: sign-in and set-up, whose callers are nobody yet.
-    is_written: bool,
 }
 
 impl Witness {
@@ -46,11 +44,6 @@ impl Witness {
     /// It is about this agent.
     pub(super) fn concerns(&self, agent: AgentId) {
         self.seen(|seen| seen.agent = Some(agent));
-    }
-
-    /// The row is there already.
-    pub(crate) fn is_written(&self) {
-        self.seen(|seen| seen.is_written = true);
     }
 
     fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
@@ -74,8 +67,7 @@ pub(crate) async fn audited(State(doors): State<Doors>, mut request: Request, ne
         Some(problem) if problem.status().is_client_error() => (problem.status().as_u16(), problem.code().to_string()),
         _ => return response,
     };
-    let Some((actor, agent)) = witness.seen(|seen| seen.actor.take().filter(|_| !seen.is_written).map(|actor| (actor, seen.agent)))
-    else {
+    let Some((actor, agent)) = witness.seen(|seen| seen.actor.take().map(|actor| (actor, seen.agent))) else {
         return response;
     };
     let turned = TurnedAway { actor, agent, action: action.to_owned(), subject, status, code };

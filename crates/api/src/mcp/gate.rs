@@ -256,7 +256,7 @@ async fn taken_apart(request: Request, timers: Timers) -> Result<(Parts, bytes::
     let (parts, body) = request.into_parts();
     let mut carrier = http::Request::new(body);
     carrier.headers_mut().clone_from(&parts.headers);
-    let (bytes, message) = guard::json(carrier, timers.body).await?;
+    let (bytes, message) = guard::json(carrier, timers.body, limits::BODY_BYTES).await?;
     Ok((parts, bytes, message))
 }
 

@@ -1,10 +1,10 @@
 //! `formation agent`: agents and their tokens, on the database itself.
 
-use formation_core::{AgentId, TokenId};
+use formation_core::{AgentId, TokenId, people::Actor};
 use formation_store::{
-    Db,
+    Db, StoreError,
     agents::{self, Agent, Created, Slug},
-    tokens,
+    audit, tokens,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,16 @@ async fn create(db: &Db, slug: &str, name: &str, output: Output) -> Result<(), F
     })?;
     let name = good_name(name)?.to_owned();
     let created = db
-        .write(move |tx| Box::pin(async move { agents::create(tx, &parsed, &name, BY).await }))
+        .write(move |tx| {
+            Box::pin(async move {
+                let created = agents::create(tx, &parsed, &name, BY).await?;
+                if let Created::Made(agent) = &created {
+                    let detail = json!({ "name": name });
+                    audit::done(tx, &Actor::host(), Some(agent.id), "agent.create", &agent.slug, detail).await?;
+                }
+                Ok::<_, StoreError>(created)
+            })
+        })
         .await
         .map_err(|error| opening::unreadable(&error))?;
     match created {
@@ -74,7 +83,14 @@ async fn token(db: &Db, slug: &str, name: &str, output: Output) -> Result<(), Fa
     let agent = find(db, slug).await?;
     let name = good_name(name)?.to_owned();
     let minted = db
-        .write(move |tx| Box::pin(async move { tokens::mint_agent(tx, agent, &name, BY).await }))
+        .write(move |tx| {
+            Box::pin(async move {
+                let minted = tokens::mint_agent(tx, agent, &name, BY).await?;
+                let (subject, detail) = (minted.id.to_string(), json!({ "name": name }));
+                audit::done(tx, &Actor::host(), Some(agent), "agent_token.create", &subject, detail).await?;
+                Ok::<_, StoreError>(minted)
+            })
+        })
         .await
         .map_err(|error| opening::unreadable(&error))?;
     // Shown this once: only its hash is stored.
@@ -120,7 +136,15 @@ async fn tokens(db: &Db, slug: &str, output: Output) -> Result<(), Failure> {
 async fn revoke(db: &Db, slug: &str, token: TokenId, output: Output) -> Result<(), Failure> {
     let agent = find(db, slug).await?;
     let revoked = db
-        .write(move |tx| Box::pin(async move { tokens::revoke(tx, agent, token).await }))
+        .write(move |tx| {
+            Box::pin(async move {
+                let revoked = tokens::revoke(tx, agent, token).await?;
+                if revoked {
+                    audit::done(tx, &Actor::host(), Some(agent), "agent_token.revoke", &token.to_string(), json!({})).await?;
+                }
+                Ok::<_, StoreError>(revoked)
+            })
+        })
         .await
         .map_err(|error| opening::unreadable(&error))?;
     if !revoked {

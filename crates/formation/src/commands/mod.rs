@@ -25,7 +25,10 @@ pub(crate) async fn dispatch(cli: Cli, wiring: Wiring) -> Result<(), Failure> {
     let directives = if matches!(cli.command, Command::Serve(_)) { sources.log() } else { "warn".to_owned() };
     logging::start(&directives).map_err(Failure::usage)?;
     match cli.command {
-        Command::Init => init::init(&place, &wiring, output).await,
+        Command::Init(flags) => {
+            let config = sources.config(&cli.place, &crate::cli::ServeFlags::default());
+            init::init(flags.owner.as_deref(), config, &place, &wiring, output).await
+        }
         Command::Serve(flags) => serve::run(sources.config(&cli.place, &flags)?, wiring, output).await,
         Command::Agent(command) => agent::agent(&command, &place, &wiring, output).await,
         Command::Call(flags) => call::call(&flags, sources.server(flags.server.as_deref())?, &wiring, output).await,

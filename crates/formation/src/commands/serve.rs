@@ -15,9 +15,15 @@ pub(crate) async fn run(config: Config, wiring: Wiring, output: Output) -> Resul
     let stop = CancellationToken::new();
     let mut signals = Signals::listen()?;
     let announce = |ready: Ready| {
-        let answer = json!({"url": ready.origin(), "address": ready.address});
+        let answer = json!({"url": ready.origin(), "address": ready.address, "setup_url": ready.setup_url});
         // Whoever started us may have gone without waiting for the line.
-        let _ = output.answer(&answer, || format!("Formation is ready at {}", ready.origin()));
+        let _ = output.answer(&answer, || {
+            let line = format!("Formation is ready at {}", ready.origin());
+            match &ready.setup_url {
+                Some(link) => format!("{line}\nNobody owns it yet: open {link} within 24 hours"),
+                None => line,
+            }
+        });
     };
     let mut server = Box::pin(serve(config, wiring, stop.clone(), announce));
     tokio::select! {

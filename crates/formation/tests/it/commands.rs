@@ -1,6 +1,6 @@
 //! What the commands say, and with which exit code.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt, path::Path, process::Stdio};
 
 use crate::support::{Said, formation, said};
 
@@ -23,8 +23,33 @@ fn init_says_what_it_made_and_does_it_once() {
 
     let people = said(folder.path(), &["init"]);
     let lines: Vec<&str> = people.out.lines().collect();
-    assert!(lines.len() == 3 && lines.iter().all(|line| line.starts_with("kept the ")), "{people:?}");
+    assert!(lines.len() == 4 && lines[..3].iter().all(|line| line.starts_with("kept the ")), "{people:?}");
+    assert!(lines[3].contains("http://127.0.0.1:8420/setup/"), "{people:?}");
     assert!(!people.out.contains(std::str::from_utf8(&key).expect("text").trim()), "the key is not shown");
+}
+
+/// The password comes on standard input, the token is shown once, and there is one first owner.
+#[test]
+fn init_makes_the_first_owner() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let with = |words: &[&str], input: &str| {
+        let mut command = formation(folder.path());
+        let mut child =
+            command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        // It may have said no before it read anything.
+        let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+        Said::of(child.wait_with_output().expect("it ends"))
+    };
+    let short = with(&["init", "--owner", "Owner"], "too short\n");
+    assert_eq!((short.code, folder.path().join("data").exists()), (2, false), "nothing was made: {short:?}");
+    assert_eq!(with(&["init", "--owner", " "], "a good long password\n").code, 2);
+    let made = with(&["init", "--owner", "Owner", "--json"], "a good long password\nand more\n").json();
+    let token = made["token"].as_str().expect("a token");
+    assert!(token.starts_with("fmo_") && made["setup_url"].is_null(), "{made}");
+    let again = with(&["init", "--owner", "Other"], "a good long password\n");
+    assert!(again.code == 1 && again.err.starts_with("error: somebody owns this install already\n\nhint: "), "{again:?}");
+    let kept = said(folder.path(), &["init", "--json"]).json();
+    assert!(kept["token"].is_null() && kept["setup_url"].is_null(), "{kept}");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! Authority is read from the database on each request; nothing here remembers it.
 
+mod managing;
+pub(crate) mod passwords;
+mod signing_in;
 mod trail;
 
 use formation_core::{
@@ -9,14 +12,24 @@ use formation_core::{
     people::{Actor, ActorKind, Reach, Role},
 };
 use formation_store::{
-    Page,
     agents::{self, Slug},
-    operator_sessions, operators, runs, tokens,
+    operator_sessions, runs, tokens,
 };
 
-pub use formation_store::{agents::Agent, operator_sessions::LIFE as SESSION_LIFE, operators::Operator as OperatorRow};
+pub use formation_store::{
+    agents::{Agent, RunDefaults},
+    audit::{AuditOutcome, Entry as AuditEntry, Filter as AuditFilter},
+    operator_sessions::LIFE as SESSION_LIFE,
+    operators::Operator as OperatorRow,
+    tokens::{Minted, TokenRow},
+};
 
-pub use self::trail::TurnedAway;
+pub use self::{
+    managing::{AgentChange, ChangeError, NewAgent},
+    passwords::hash as hash_password,
+    signing_in::{SignIn, SignInError, SignedIn, first_owner},
+    trail::TurnedAway,
+};
 use crate::{Caller, Runtime, RuntimeError};
 
 /// Who is behind a good credential.
@@ -96,11 +109,6 @@ impl Runtime {
     /// Who signed in with this cookie; `None` for a session that is over or never was.
     pub async fn authenticate_session(&self, session: &str) -> Result<Option<Operator>, RuntimeError> {
         Ok(operator_sessions::lookup(&self.0.db, session).await?.map(Operator::from))
-    }
-
-    /// Operators, newest first, those before `after`; 100 a page.
-    pub async fn operators(&self, after: Option<OperatorId>) -> Result<Page<OperatorRow>, RuntimeError> {
-        Ok(operators::list(&self.0.db, after).await?)
     }
 
     /// The agent of this slug, if this operator manages it. What is no slug names none.

@@ -1,9 +1,13 @@
 //! The audit trail: what was turned away is written here; what was done is written by whoever did it, in the change's transaction.
 
 use formation_core::{AgentId, people::Actor};
-use formation_store::audit::{self, AuditOutcome, NewEntry};
+use formation_store::{
+    Page,
+    audit::{self, AuditOutcome, NewEntry},
+};
 use serde_json::json;
 
+use super::Operator;
 use crate::{Runtime, RuntimeError};
 
 /// A mutating request that changed nothing.
@@ -24,6 +28,12 @@ pub struct TurnedAway {
 }
 
 impl Runtime {
+    /// Lines of the audit trail that an operator may see, newest first; 100 a page. An owner sees all of them, a member those of the
+    /// agents they were given.
+    pub async fn audit(&self, operator: &Operator, filter: &audit::Filter) -> Result<Page<audit::Entry>, RuntimeError> {
+        Ok(audit::list(&self.0.db, operator.reach(), filter).await?)
+    }
+
     /// Writes the one row of a request that was turned away, in a transaction of its own.
     pub async fn record_turned_away(&self, turned: TurnedAway) -> Result<(), RuntimeError> {
         let outcome = match (turned.status, turned.code.as_str()) {
