@@ -216,7 +216,8 @@ impl Setup {
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.flags).stderr(File::create(&log)?);
         let started = block_in_place(|| UnderTest::spawn(command));
         let under = started.with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
-        Ok(Server { client: Client::new(under.url()), pid: under.pid(), under: Mutex::new(under), setup: self.clone() })
+        let setup_url = under.setup_url().map(str::to_owned);
+        Ok(Server { client: Client::new(under.url()), pid: under.pid(), setup_url, under: Mutex::new(under), setup: self.clone() })
     }
 
     /// Starts a server that must not start.
@@ -276,6 +277,7 @@ pub struct Server {
     /// A client of it without a token.
     pub client: Client,
     pid: u32,
+    setup_url: Option<String>,
     // What it says comes through a channel, which one thread reads at a time.
     under: Mutex<UnderTest>,
     setup: Setup,
@@ -285,6 +287,11 @@ impl Server {
     /// Where it answers, without a slash at the end.
     pub fn url(&self) -> &str {
         self.client.url()
+    }
+
+    /// Where its first owner is made, if it had none when it started.
+    pub fn setup_url(&self) -> Option<&str> {
+        self.setup_url.as_deref()
     }
 
     /// Its process.

@@ -95,13 +95,14 @@ pub(crate) async fn list(
 ) -> Result<Json<List<Shown>>, Problem> {
     let agent = match search.agent.as_deref() {
         None => None,
-        Some(word) => match AgentId::parse(word) {
-            Ok(id) => Some(id),
-            Err(_) => {
+        Some(word) => {
+            if let Ok(id) = AgentId::parse(word) {
+                Some(id)
+            } else {
                 let agent = doors.runtime.managed_agent(&person, word).await?;
                 Some(agent.ok_or_else(|| Problem::new(Code::NotFound))?.id)
             }
-        },
+        }
     };
     let after = optional_id(search.after.as_deref(), AuditId::parse)?;
     let filter = AuditFilter { agent, action: plain(search.action)?, actor: plain(search.actor)?, after };

@@ -24,6 +24,8 @@ const FORM: &str = include_str!("page/form.html");
 const DEAD: &str =
     "<p>This link is used, too old, or never was.</p>\n<p>While nobody owns this server, starting it again prints a new one.</p>";
 
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(policy);
+
 /// The page on which the first owner is made.
 #[utoipa::path(get, path = "/setup/{token}", tag = "server", params(("token" = String, Path, description = "The end of the set-up link")), responses(
     (status = 200, description = "A form, or that the link is not good", content_type = "text/html"),
@@ -34,7 +36,6 @@ pub(crate) async fn set_up(State(doors): State<Doors>, token: Result<Path<String
         Ok(Path(token)) => doors.runtime.is_setup_link(&token).await?,
         Err(_) => false,
     };
-    static POLICY: LazyLock<HeaderValue> = LazyLock::new(policy);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, POLICY.clone()),

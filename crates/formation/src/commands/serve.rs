@@ -20,7 +20,7 @@ pub(crate) async fn run(config: Config, wiring: Wiring, output: Output) -> Resul
         let _ = output.answer(&answer, || {
             let line = format!("Formation is ready at {}", ready.origin());
             match &ready.setup_url {
-                Some(link) => format!("{line}\nNobody owns it yet: open {link} within 24 hours"),
+                Some(setup_url) => format!("{line}\nNobody owns it yet: open {setup_url} within 24 hours"),
                 None => line,
             }
         });

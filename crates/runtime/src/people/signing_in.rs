@@ -81,8 +81,8 @@ fn source_delay(failures: i64) -> Duration {
 }
 
 fn doubling(step: i64, most: Duration) -> Duration {
-    match u32::try_from(step) {
-        Ok(step) => Duration::from_secs(1u64.checked_shl(step.min(40)).unwrap_or(u64::MAX)).min(most),
+    match u64::try_from(step) {
+        Ok(step) => Duration::from_secs(1 << step.min(20)).min(most),
         Err(_) => Duration::ZERO,
     }
 }
@@ -192,7 +192,8 @@ impl Runtime {
         let (account, source) = (operators::name_key(name), network(source).to_string());
         let named = |kind: &str, of: &str| {
             let hash = self.0.keys.fingerprint("sign-in", format!("{kind}\0{of}").as_bytes());
-            format!("{kind}:{}", hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+            let half = hash.first_chunk::<16>().map_or(0, |bytes| u128::from_be_bytes(*bytes));
+            format!("{kind}:{half:032x}")
         };
         Subjects {
             account: named("account", &account),

@@ -18,6 +18,7 @@ pub struct UnderTest {
     child: Child,
     lines: Receiver<String>,
     url: String,
+    setup_url: Option<String>,
 }
 
 impl UnderTest {
@@ -33,15 +34,21 @@ impl UnderTest {
                 }
             }
         });
-        let mut server = Self { child, lines, url: String::new() };
+        let mut server = Self { child, lines, url: String::new(), setup_url: None };
         let ready: serde_json::Value = serde_json::from_str(&server.line(START).context("no ready line")?)?;
         server.url = ready["url"].as_str().map(str::to_owned).context("a ready line names the address")?;
+        server.setup_url = ready["setup_url"].as_str().map(str::to_owned);
         Ok(server)
     }
 
     /// Where it answers, without a slash at the end.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where its first owner is made, if it has none.
+    pub fn setup_url(&self) -> Option<&str> {
+        self.setup_url.as_deref()
     }
 
     /// Its process.

@@ -1,5 +1,6 @@
 //! The whole server, as a process of its own, on both databases and with a real Chromium.
 
+mod audit;
 mod canaries;
 mod doors;
 mod kills;
@@ -8,6 +9,7 @@ mod objects;
 mod offers;
 mod once;
 mod oversize;
+mod people;
 mod routes;
 mod runs;
 mod stage;

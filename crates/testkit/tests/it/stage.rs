@@ -22,6 +22,8 @@ pub(crate) struct Stage {
     pub(crate) client: Client,
     /// Where the server answers, without a slash at the end.
     pub(crate) url: String,
+    /// Where its first owner is made.
+    pub(crate) setup_url: Option<String>,
     /// Its process.
     pub(crate) pid: u32,
     /// Kept so that it lives; locked so that a stage can be lent to another thread.
@@ -40,7 +42,8 @@ impl Stage {
         let alpha = server.agent(&place, "alpha").expect("an agent");
         let beta = server.agent(&place, "beta").expect("another agent");
         let (client, url, pid) = (server.client.clone(), server.url().to_owned(), server.pid());
-        Self { place, setup, client, url, pid, server: Mutex::new(server), alpha, beta }
+        let setup_url = server.setup_url().map(str::to_owned);
+        Self { place, setup, client, url, setup_url, pid, server: Mutex::new(server), alpha, beta }
     }
 
     /// Ends the server in good order; what it leaves behind is the next life's.
