@@ -9,13 +9,12 @@ use std::time::Duration;
 use formation_core::{OperatorId, Secret, people::Role};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
-use subtle::ConstantTimeEq as _;
 
 use crate::{
     db::{Db, News, Tx},
     error::StoreError,
     seal::to_hex,
-    tokens::{TokenOperator, digits, hash_of, is_digits},
+    tokens::{TokenOperator, digits, hash_of, is_digits, is_same},
 };
 
 /// Without use for this long, it is over.
@@ -45,7 +44,7 @@ pub async fn lookup(db: &Db, presented: &str) -> Result<Option<TokenOperator>, S
     let Some(row) = db.row(sql::LOOKUP, &[(&hash).into(), now.into()]).await? else { return Ok(None) };
     let stored: Vec<u8> = row.at(0)?;
     let seen = row.at(4)?;
-    if !bool::from(stored.as_slice().ct_eq(&hash)) || now.since(seen) >= IDLE {
+    if !is_same(&stored, &hash) || now.since(seen) >= IDLE {
         return Ok(None);
     }
     if now.since(seen) >= USE_NOTED_EVERY {
@@ -71,7 +70,7 @@ pub fn csrf_of(session: &str) -> String {
 
 /// Whether `presented` is this session's, in constant time.
 pub fn is_csrf_of(session: &str, presented: &str) -> bool {
-    bool::from(csrf_of(session).as_bytes().ct_eq(presented.as_bytes()))
+    is_same(csrf_of(session).as_bytes(), presented.as_bytes())
 }
 
 /// Forgets up to 100 sessions that are over.

@@ -131,7 +131,7 @@ pub async fn lookup(db: &Db, presented: &str) -> Result<Option<Presented>, Store
     let sql = if kind == TokenKind::Operator { sql::LOOKUP_OPERATOR } else { sql::LOOKUP };
     let Some(row) = db.row(sql, &[(&hash).into(), kind.into()]).await? else { return Ok(None) };
     let stored: Vec<u8> = row.at(0)?;
-    if !bool::from(stored.as_slice().ct_eq(&hash)) {
+    if !is_same(&stored, &hash) {
         return Ok(None);
     }
     let token: TokenId = row.at(1)?;
@@ -219,6 +219,12 @@ fn kind_of(presented: &str) -> Option<TokenKind> {
     TokenKind::ALL.iter().copied().find(|kind| presented.strip_prefix(kind.prefix()).is_some_and(is_digits))
 }
 
+/// Whether two secrets, or what stands for them, are equal, in a time that doesn't say where they differ: the one comparison of such
+/// values (S-11).
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    bool::from(one.ct_eq(other))
+}
+
 pub(crate) fn hash_of(text: &[u8]) -> [u8; 32] {
     Sha256::digest(text).into()
 }
@@ -246,7 +252,47 @@ pub(crate) mod sql {
 
 #[cfg(test)]
 mod tests {
+    use std::{hint::black_box, time::Instant};
+
     use super::*;
+
+    /// Mean, variance and count of what a busy machine did not disturb: the slowest twentieth is left out.
+    fn measured(mut nanoseconds: Vec<f64>) -> (f64, f64, f64) {
+        nanoseconds.sort_by(f64::total_cmp);
+        nanoseconds.truncate(nanoseconds.len() * 19 / 20);
+        let count = f64::from(u32::try_from(nanoseconds.len()).expect("a million at most"));
+        let mean = nanoseconds.iter().sum::<f64>() / count;
+        let variance = nanoseconds.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        (mean, variance, count)
+    }
+
+    /// S-11: a million comparisons; one that differs in its last byte takes as long as one that differs in its first.
+    #[test]
+    fn bar_s11_a_comparison_does_not_say_how_much_was_right() {
+        let entropy = Entropy::counting(11);
+        let stored = hash_of(b"a token");
+        let (mut near, mut far) = (stored, stored);
+        near[31] ^= 1;
+        far[0] ^= 1;
+        let mut times = [Vec::with_capacity(500_000), Vec::with_capacity(500_000)];
+        for _ in 0..15_625 {
+            // Which of them comes next is chance, so that nothing of the machine's own rhythm falls on one of them.
+            let order: [u8; 8] = entropy.bytes();
+            for bit in 0..64 {
+                let class = usize::from(order[bit / 8] >> (bit % 8) & 1);
+                let presented = black_box(if class == 0 { near } else { far });
+                let began = Instant::now();
+                let same = is_same(black_box(&stored), black_box(&presented));
+                let took = began.elapsed();
+                assert!(!black_box(same));
+                times[class].push(f64::from(took.subsec_nanos()));
+            }
+        }
+        let [(mean, variance, count), (other_mean, other_variance, other_count)] = times.map(measured);
+        let t = (mean - other_mean) / (variance / count + other_variance / other_count).sqrt();
+        assert!(t.abs() < 4.5, "t = {t}: {mean} ns and {other_mean} ns");
+        assert!(is_same(&stored, &stored.clone()));
+    }
 
     #[test]
     fn a_token_has_256_bits_and_one_form() {

@@ -119,7 +119,7 @@ impl Runtime {
             return Err(SignInError::Wrong);
         }
         let hash = self.0.passwords.hash(password).await?;
-        let link = link.to_owned();
+        let (link, asked) = (link.to_owned(), request.clone());
         let write = self.0.db.write(move |tx| {
             Box::pin(async move {
                 if !operators::is_without_owner(tx).await? || !setup_links::use_up(tx, &link).await? {
@@ -134,7 +134,14 @@ impl Runtime {
                 Ok(SignedIn { operator, session })
             })
         });
-        write.await
+        match write.await {
+            // Somebody else was faster with the same link.
+            Err(SignInError::Wrong) => {
+                self.count_failure(subjects, None, "install.setup", asked).await?;
+                Err(SignInError::Wrong)
+            }
+            ended => ended,
+        }
     }
 
     /// Signs an operator in. Whoever isn't there, is disabled, or typed a wrong password gets one answer after one time.

@@ -77,6 +77,21 @@ on_both_databases! {
         assert_eq!(setup.start(&place).expect("a server").setup_url(), None, "an install with an owner has no link");
     }
 
+    /// Eight set-ups by one link at once make one owner, and one session.
+    async fn one_link_makes_one_owner_whoever_else_uses_it(db) {
+        let stage = Stage::of(&db, plain());
+        let link = stage.setup_url.clone().expect("a link");
+        let token = link.rsplit('/').next().expect("a token");
+        let names: Vec<String> = (0..8).map(|number| format!("Owner {number}")).collect();
+        let replies = futures::future::join_all(names.iter().map(|name| set_up(&stage, token, name, PASSWORD))).await;
+        let mut said: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
+        said.sort_unstable();
+        assert_eq!(said, [201, 404, 404, 404, 404, 404, 404, 404]);
+        assert_eq!(db.number("SELECT count(*) FROM operators").await, 1);
+        assert_eq!(db.number("SELECT count(*) FROM operator_sessions").await, 1);
+        assert_eq!(db.number("SELECT count(*) FROM audit WHERE action = 'install.setup'").await, 8, "each left its row");
+    }
+
     /// S-10 for changes by cookie: without our Origin or without the session's word nothing is changed; signing out ends it.
     async fn a_change_by_cookie_comes_from_a_page_of_ours(db) {
         let stage = Stage::of(&db, plain());
