@@ -274,7 +274,7 @@ fn mcp_errors_are_the_protocol_s_own() {
         for client in [&legacy, &modern_client] {
             for (method, parameters, code) in [
                 ("tools/call", json!({"name": "browser_delete", "arguments": {}}), -32602),
-                ("tools/call", json!({"name": "web_search", "arguments": {"query": "x"}}), -32602),
+                ("tools/call", json!({"name": "web_divine", "arguments": {"query": "x"}}), -32602),
                 ("tools/list", json!({"cursor": "next"}), -32602),
                 ("no/such", json!({}), -32601),
             ] {
