@@ -18,6 +18,7 @@ pub mod problem;
 pub mod routes;
 mod run_api;
 pub mod server;
+mod settings;
 
 pub use door::{HEADER_BYTES, URI_BYTES};
 pub use guard::Body;

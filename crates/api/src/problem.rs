@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use formation_core::refusal::Code;
+use formation_core::{Timestamp, refusal::Code};
 use formation_runtime::{ExecuteError, RuntimeError};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub struct Problem {
     status: StatusCode,
     code: Code,
     detail: Option<Cow<'static, str>>,
-    field: Option<String>,
+    fields: Option<Box<Fields>>,
     retry_after_seconds: Option<u64>,
     allow: Option<&'static str>,
     closes: bool,
@@ -46,25 +46,44 @@ pub(crate) struct Document {
     /// The stable word for programs.
     #[schema(value_type = String, example = "not_found")]
     code: Code,
-    /// Which field, with a 422.
+    /// Which field, with a 422; what is stored, with `stale_version`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fields: Option<Fields>,
+    fields: Option<Box<Fields>>,
     /// `urn:formation:request:` and the request's id as it stands in the log, when the fault is ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
 }
 
-/// Where a body is wrong.
-#[derive(Debug, Serialize, ToSchema)]
+/// Where a body is wrong, or what stands in its way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Fields {
-    /// The field's name.
-    field: String,
+    /// The field's name, inner ones with dots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// The stored version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<i64>,
+    /// Who stored it; absent where it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_by: Option<String>,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    changed_at: Option<Timestamp>,
 }
 
 impl Problem {
     /// A problem with the status its code has (contract.md, Conventions).
     pub fn new(code: Code) -> Self {
-        Self { status: status(code), code, detail: None, field: None, retry_after_seconds: None, allow: None, closes: false }
+        Self {
+            status: status(code),
+            code,
+            detail: None,
+            fields: None,
+            retry_after_seconds: None,
+            allow: None,
+            closes: false,
+        }
     }
 
     /// Says what to do about it: a sentence of ours.
@@ -75,8 +94,16 @@ impl Problem {
 
     /// Names the field that is wrong; names longer than 64 characters are cut.
     pub fn field(mut self, name: &str) -> Self {
-        self.field = Some(name.chars().take(64).collect());
+        self.fields = Some(Box::new(Fields { field: Some(name.chars().take(64).collect()), ..Fields::default() }));
         self
+    }
+
+    /// The version that was sent isn't the stored one.
+    pub(crate) fn stale(version: i64, changed_by: Option<String>, changed_at: Option<Timestamp>) -> Self {
+        let detail = if version == 0 { "It is gone; read it again." } else { "Read it again and decide anew." };
+        let mut problem = Self::new(Code::StaleVersion).detail(detail);
+        problem.fields = Some(Box::new(Fields { field: None, version: Some(version), changed_by, changed_at }));
+        problem
     }
 
     /// Says when to come back.
@@ -126,7 +153,7 @@ impl Problem {
             status: self.status.as_u16(),
             detail: self.detail.clone(),
             code: self.code,
-            fields: self.field.clone().map(|field| Fields { field }),
+            fields: self.fields.clone(),
             instance: request.filter(|_| self.status.is_server_error()).map(|id| format!("urn:formation:request:{id}")),
         };
         serde_json::to_vec(&document).expect("a struct of strings and numbers can be written")

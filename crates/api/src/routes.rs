@@ -23,6 +23,7 @@ use crate::{
     problem::Problem,
     run_api,
     server::{App, Matched, ServerConfig, Timers},
+    settings,
 };
 
 /// What every handler can reach.
@@ -161,6 +162,15 @@ fn registered() -> OpenApiRouter<Doors> {
         .routes(routes!(people::agent_tokens::list, people::agent_tokens::create))
         .routes(routes!(people::agent_tokens::revoke))
         .routes(routes!(people::audit::list))
+        .routes(routes!(settings::install::read, settings::install::save))
+        .routes(routes!(settings::web::install_list))
+        .routes(routes!(settings::web::install_save_account, settings::web::install_remove_account))
+        .routes(routes!(settings::web::install_save_connection))
+        .routes(routes!(settings::web::install_usage))
+        .routes(routes!(settings::web::agent_list))
+        .routes(routes!(settings::web::agent_save_account, settings::web::agent_remove_account))
+        .routes(routes!(settings::web::agent_save_connection))
+        .routes(routes!(settings::web::agent_usage))
 }
 
 /// What is not in the table answers with a problem too.

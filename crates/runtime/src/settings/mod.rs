@@ -76,8 +76,9 @@ fn compare(seen: i64, stored: Changed) -> Result<(), SettingsError> {
     if seen == stored.version { Ok(()) } else { Err(SettingsError::Stale(stored)) }
 }
 
-/// The end of every change: its line in the audit trail, and the news.
+/// The end of every change: its line in the audit trail, and the news. `action` goes on after the owner's word, as the routes' ids do.
 async fn done(tx: &mut Tx, actor: &Actor, owner: Scope, action: &str, subject: &str, detail: Value) -> Result<(), SettingsError> {
+    let action = &format!("{}.{action}", owner.owner_word());
     let entry = NewEntry { actor, agent: owner.agent(), action, subject, outcome: AuditOutcome::Done, detail };
     audit::insert(tx, &entry).await?;
     tx.tell(News::Settings(owner));

@@ -12,6 +12,7 @@ mod oversize;
 mod people;
 mod routes;
 mod runs;
+mod settings;
 mod stage;
 mod tools;
 

@@ -65,6 +65,18 @@ const TABLE: &[(&str, &str, Audience)] = &[
     ("POST", "/api/agents/{slug}/tokens", Audience::Manager),
     ("DELETE", "/api/agents/{slug}/tokens/{id}", Audience::Manager),
     ("GET", "/api/audit", Audience::Operator),
+    ("GET", "/api/settings/install", Audience::Owner),
+    ("PUT", "/api/settings/install", Audience::Owner),
+    ("GET", "/api/settings/web", Audience::Owner),
+    ("PUT", "/api/settings/web/vendors/{vendor}", Audience::Owner),
+    ("DELETE", "/api/settings/web/vendors/{vendor}", Audience::Owner),
+    ("PUT", "/api/settings/web/{capability}", Audience::Owner),
+    ("GET", "/api/settings/web/usage", Audience::Owner),
+    ("GET", "/api/agents/{slug}/web", Audience::Manager),
+    ("PUT", "/api/agents/{slug}/web/vendors/{vendor}", Audience::Manager),
+    ("DELETE", "/api/agents/{slug}/web/vendors/{vendor}", Audience::Manager),
+    ("PUT", "/api/agents/{slug}/web/{capability}", Audience::Manager),
+    ("GET", "/api/agents/{slug}/web/usage", Audience::Manager),
     ("POST", "/mcp", Audience::AgentOrRun),
     ("GET", "/mcp", Audience::AgentOrRun),
     ("DELETE", "/mcp", Audience::AgentOrRun),
@@ -202,6 +214,7 @@ fn body(path: &str) -> Value {
 /// The path with `alpha` for an agent, and ids of `alpha`'s: the run under `/api/runs`, the call elsewhere.
 fn filled(path: &str, run: &str, call: &str) -> String {
     let path = path.replace("/api/runs/{id}", &format!("/api/runs/{run}")).replace("{slug}", "alpha");
+    let path = path.replace("{vendor}", "brave").replace("{capability}", "search");
     ["{id}", "{artifact}", "{call}"].iter().fold(path, |path, name| path.replace(name, call))
 }
 
