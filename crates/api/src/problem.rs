@@ -75,15 +75,7 @@ pub(crate) struct Fields {
 impl Problem {
     /// A problem with the status its code has (contract.md, Conventions).
     pub fn new(code: Code) -> Self {
-        Self {
-            status: status(code),
-            code,
-            detail: None,
-            fields: None,
-            retry_after_seconds: None,
-            allow: None,
-            closes: false,
-        }
+        Self { status: status(code), code, detail: None, fields: None, retry_after_seconds: None, allow: None, closes: false }
     }
 
     /// Says what to do about it: a sentence of ours.

@@ -94,6 +94,13 @@ pub async fn remove(tx: &mut Tx, account: &StoredAccount) -> Result<(), StoreErr
     Ok(())
 }
 
+/// Takes all of an owner's accounts away, likewise.
+pub(crate) async fn remove_all(tx: &mut Tx, owner: Scope) -> Result<(), StoreError> {
+    tx.exec(sql::REMOVE_ALL, &[owner.into()]).await?;
+    tx.exec(sql::REMOVE_SECRETS, &[owner.into(), VENDOR_KEY.into()]).await?;
+    Ok(())
+}
+
 pub(crate) mod sql {
     crate::db::statements! {
         AGENT_LIVES = "SELECT 1 FROM agents WHERE id = $1 AND deleted_at IS NULL";
@@ -103,6 +110,8 @@ pub(crate) mod sql {
             VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $8)";
         UPDATE = "UPDATE vendor_accounts SET config = $2, version = $3, updated_at = $4, updated_by = $5 WHERE id = $1";
         REMOVE = "DELETE FROM vendor_accounts WHERE id = $1";
+        REMOVE_ALL = "DELETE FROM vendor_accounts WHERE scope = $1";
+        REMOVE_SECRETS = "DELETE FROM secrets WHERE owner = $1 AND kind = $2";
         REMOVE_SECRET = "DELETE FROM secrets WHERE id = $1";
     }
 }

@@ -4,7 +4,7 @@ use formation_core::{AgentId, Scope, Timestamp, limits, people::Reach};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Page,
+    Page, accounts,
     db::{Db, Hold, News, Row, Tx},
     error::StoreError,
     runs,
@@ -126,15 +126,20 @@ pub async fn page(db: &Db, reach: Reach, after: Option<AgentId>) -> Result<Page<
     Ok(Page { items, has_more: rows.len() > 100 })
 }
 
-/// Sets name and bounds of an agent. `None`: there is none.
-pub async fn update(tx: &mut Tx, id: AgentId, name: &str, run_defaults: &RunDefaults) -> Result<Option<Agent>, StoreError> {
-    let defaults =
-        serde_json::to_string(run_defaults).map_err(|_| StoreError::internal("run defaults can't be written"))?;
-    tx.row(sql::UPDATE, &[id.into(), name.into(), (&defaults).into()]).await?.map(|row| agent(&row)).transpose()
+/// Sets name and, where some are given, bounds of an agent. Without bounds of its own the install's count. `None`: there is none.
+pub async fn update(
+    tx: &mut Tx,
+    id: AgentId,
+    name: &str,
+    run_defaults: Option<&RunDefaults>,
+) -> Result<Option<Agent>, StoreError> {
+    let defaults = run_defaults.map(serde_json::to_string).transpose();
+    let defaults = defaults.map_err(|_| StoreError::internal("run defaults can't be written"))?;
+    tx.row(sql::UPDATE, &[id.into(), name.into(), defaults.as_deref().into()]).await?.map(|row| agent(&row)).transpose()
 }
 
-/// Marks an agent deleted: it is not found any more, its tokens are dead, its open runs are over, nobody manages it. `false`: there
-/// was none. Its rows stay: runs and evidence name it.
+/// Marks an agent deleted: it is not found any more, its tokens are dead, its open runs are over, nobody manages it,
+/// its vendor accounts are gone with their keys. `false`: there was none. Its other rows stay: runs and evidence name it.
 pub async fn delete(tx: &mut Tx, id: AgentId) -> Result<bool, StoreError> {
     tx.lock_scope(Scope::Install, Hold::Shared).await?;
     tx.lock_scope(Scope::Agent(id), Hold::Exclusive).await?;
@@ -148,6 +153,7 @@ pub async fn delete(tx: &mut Tx, id: AgentId) -> Result<bool, StoreError> {
         tx.tell(News::Run(run));
     }
     tx.exec(sql::FORGET_ACCESS, &[id.into()]).await?;
+    accounts::remove_all(tx, Scope::Agent(id)).await?;
     tx.tell(News::People);
     tx.tell(News::Settings(Scope::Agent(id)));
     Ok(true)
@@ -182,7 +188,7 @@ pub(crate) mod sql {
         PAGE = "SELECT id, slug, name, run_defaults, created_at FROM agents WHERE deleted_at IS NULL \
             AND (CAST($1 AS TEXT) IS NULL OR id IN (SELECT agent_id FROM agent_access WHERE operator_id = $1)) \
             AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT 101";
-        UPDATE = "UPDATE agents SET name = $2, run_defaults = $3, version = version + 1 WHERE id = $1 AND deleted_at IS NULL \
+        UPDATE = "UPDATE agents SET name = $2, run_defaults = coalesce($3, run_defaults), version = version + 1 WHERE id = $1 AND deleted_at IS NULL \
             RETURNING id, slug, name, run_defaults, created_at";
         OPEN_RUNS = "SELECT id FROM runs WHERE agent_id = $1 AND state = 'open' ORDER BY id";
         FORGET_ACCESS = "DELETE FROM agent_access WHERE agent_id = $1";

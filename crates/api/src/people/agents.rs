@@ -147,7 +147,7 @@ pub(crate) async fn create(
     Body(body): Body<MakeAgent>,
 ) -> Result<(StatusCode, Json<Shown>), Problem> {
     let name = name("name", body.name.unwrap_or_else(|| body.slug.clone()))?;
-    let run_defaults = body.run_defaults.map(Bounds::checked).transpose()?.unwrap_or_default();
+    let run_defaults = body.run_defaults.map(Bounds::checked).transpose()?;
     let made = doors.runtime.make_agent(&actor, NewAgent { slug: body.slug, name, run_defaults }).await?;
     Ok((StatusCode::CREATED, Json(made.into())))
 }

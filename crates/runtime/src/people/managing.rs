@@ -55,8 +55,8 @@ pub struct NewAgent {
     pub slug: String,
     /// Its name, for people.
     pub name: String,
-    /// Bounds of its implicit runs.
-    pub run_defaults: RunDefaults,
+    /// Bounds of its implicit runs; the install's without them.
+    pub run_defaults: Option<RunDefaults>,
 }
 
 /// What to change of an agent; what is `None` stays.
@@ -183,7 +183,7 @@ impl Runtime {
                 let agents::Created::Made(made) = agents::create(tx, &slug, &new.name, by).await? else {
                     return Err(ChangeError::SlugTaken);
                 };
-                let made = agents::update(tx, made.id, &new.name, &new.run_defaults).await?.unwrap_or(made);
+                let made = agents::update(tx, made.id, &new.name, new.run_defaults.as_ref()).await?.unwrap_or(made);
                 audit::done(tx, &actor, Some(made.id), "agent.create", slug.as_str(), json!({ "name": new.name })).await?;
                 Ok(made)
             })
@@ -196,8 +196,8 @@ impl Runtime {
         let (actor, agent) = (actor.clone(), agent.clone());
         let write = self.0.db.write(move |tx| {
             Box::pin(async move {
-                let (name, defaults) = (change.name.unwrap_or(agent.name), change.run_defaults.unwrap_or(agent.run_defaults));
-                let changed = agents::update(tx, agent.id, &name, &defaults).await?.ok_or(ChangeError::NotFound)?;
+                let (name, defaults) = (change.name.unwrap_or(agent.name), change.run_defaults);
+                let changed = agents::update(tx, agent.id, &name, defaults.as_ref()).await?.ok_or(ChangeError::NotFound)?;
                 let detail = json!({"name": name, "run_defaults": defaults});
                 audit::done(tx, &actor, Some(agent.id), "agent.change", &agent.slug, detail).await?;
                 Ok(changed)

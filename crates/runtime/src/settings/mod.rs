@@ -13,11 +13,7 @@ mod listing;
 mod usage;
 
 use formation_core::{Scope, VendorId, people::Actor, refusal::Code, settings::Invalid};
-use formation_store::{
-    Changed, News, StoreError, Tx,
-    accounts::lock_owner,
-    audit::{self, AuditOutcome, NewEntry},
-};
+use formation_store::{Changed, News, StoreError, Tx, accounts::lock_owner, audit};
 use serde_json::Value;
 
 pub use accounts::PutAccount;
@@ -79,8 +75,7 @@ fn compare(seen: i64, stored: Changed) -> Result<(), SettingsError> {
 /// The end of every change: its line in the audit trail, and the news. `action` goes on after the owner's word, as the routes' ids do.
 async fn done(tx: &mut Tx, actor: &Actor, owner: Scope, action: &str, subject: &str, detail: Value) -> Result<(), SettingsError> {
     let action = &format!("{}.{action}", owner.owner_word());
-    let entry = NewEntry { actor, agent: owner.agent(), action, subject, outcome: AuditOutcome::Done, detail };
-    audit::insert(tx, &entry).await?;
+    audit::done(tx, actor, owner.agent(), action, subject, detail).await?;
     tx.tell(News::Settings(owner));
     Ok(())
 }

@@ -196,8 +196,14 @@ on_both_databases! {
         let agent = test.agent("demo").await;
         let lives = || test.db.write(move |tx| Box::pin(async move { lock_owner(tx, Scope::Agent(agent)).await }));
         assert_eq!(lives().await, Ok(true));
+        let keys = keys(&test).await;
+        create(&test, &keys, Scope::Agent(agent), "key of the agent").await;
+        let install = create(&test, &keys, Scope::Install, "key").await;
         test.db.write(move |tx| Box::pin(async move { formation_store::agents::delete(tx, agent).await })).await.expect("deleted");
         assert_eq!(lives().await, Ok(false));
+        assert_eq!(found(&test, Scope::Agent(agent)).await, None, "its account is gone");
+        assert_eq!(found(&test, Scope::Install).await.map(|(account, _)| account.id), Some(install.id));
+        assert_eq!(test.number("SELECT count(*) FROM secrets").await, 1, "and its key");
     }
 
     /// The install's run defaults bound the implicit runs of agents that have none of their own.

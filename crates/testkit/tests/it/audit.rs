@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use formation_store::Engine;
 use formation_testkit::{
+    brave::KEY,
     databases::TestDb,
     http::{Client, Reply, send},
     on_both_databases,
@@ -87,8 +88,35 @@ impl World {
                 let id = self.made("/api/agents/alpha/tokens", json!({ "name": fresh })).await;
                 done(&format!("/api/agents/alpha/tokens/{id}"), json!({}))
             }
+            ("PUT" | "DELETE", path) if path.starts_with("/api/settings/") || path.starts_with("/api/agents/{slug}/web/") => {
+                self.setting(method, path).await
+            }
             (method, path) => panic!("{method} {path} changes something and has no example here: add one"),
         }
+    }
+
+    /// The same for settings, whose writes name the version they were made on.
+    async fn setting(&self, method: &str, path: &str) -> Example {
+        let path = path.replace("{slug}", "alpha").replace("{vendor}", "brave").replace("{capability}", "search");
+        let scope = if path.starts_with("/api/agents/") { "scope <> 'install'" } else { "scope = 'install'" };
+        let (table, mut body) = match (method, path.as_str()) {
+            ("DELETE", _) => (format!("vendor_accounts WHERE {scope}"), json!({})),
+            (_, path) if path.ends_with("/vendors/brave") => (format!("vendor_accounts WHERE {scope}"), json!({"api_key": KEY})),
+            (_, path) if path.ends_with("/web/search") => {
+                (format!("capability_settings WHERE {scope}"), json!({"mode": "disabled"}))
+            }
+            _ => ("install_settings".to_owned(), json!({"result_retention_days": 7})),
+        };
+        let sql = format!("SELECT coalesce(max(version), 0) FROM {table}");
+        if method == "DELETE" && self.db.number(&sql).await == 0 {
+            let made = self.owner.client.request(Method::PUT, &path).json(&json!({"version": 0, "api_key": KEY}));
+            assert_eq!(send(made).await.expect("an answer").status, 200);
+        }
+        let version = self.db.number(&sql).await;
+        body["version"] = json!(version);
+        let mut stale = body.clone();
+        stale["version"] = json!(version + 1);
+        Example { path, body, stale: Some(stale), page: None }
     }
 
     async fn send(&self, method: &str, example: &Example, body: &Value, client: &Client) -> Reply {
