@@ -102,7 +102,9 @@ async fn all(db: TestDb, options: &Options, binary: &std::path::Path, backend: &
             for round in 0..options.rounds {
                 let key = format!("{}-{}-{round}", operation.name(), point as u8);
                 if let Err(error) = scene.kill(operation, point, &key).await {
-                    wrong.push(format!("{key}: {error:#}"));
+                    let reason = format!("{key}: {error:#}");
+                    write_out(&mut std::io::stderr(), &reason);
+                    wrong.push(reason);
                 }
             }
             let (kills, cycle) = (options.rounds, started.elapsed() / options.rounds);

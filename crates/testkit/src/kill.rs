@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    brave::{self, FakeBrave},
     databases::TestDb,
+    grants::INSTALL,
     http::{Client, Reply, Run, reference},
     processes,
     server::{Place, Server, Setup},
@@ -36,6 +38,8 @@ pub enum Operation {
     Navigate,
     /// `browser_act` `click` on a button that tells the site the key.
     Click,
+    /// `web_search` for the key.
+    Search,
 }
 
 /// Where it is killed (spine.md 11).
@@ -47,7 +51,7 @@ pub enum Point {
     InAdmission,
     /// `dispatched` is committed, nothing has left.
     BeforeSend,
-    /// The site has the request line, or the button is pressed and not let go.
+    /// The site has the request line; the button is pressed and not let go; the provider took the connection and reads nothing.
     MidSend,
     /// The site has it all and has not answered, or the page waits in its handler.
     NoReply,
@@ -59,13 +63,22 @@ pub enum Point {
 
 impl Operation {
     /// All of this step.
-    pub const ALL: [Self; 2] = [Self::Navigate, Self::Click];
+    pub const ALL: [Self; 3] = [Self::Search, Self::Navigate, Self::Click];
 
     /// As the tables write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Navigate => "navigate",
             Self::Click => "click",
+            Self::Search => "search",
+        }
+    }
+
+    const fn tool(self) -> &'static str {
+        match self {
+            Self::Navigate => "browser_navigate",
+            Self::Click => "browser_act",
+            Self::Search => "web_search",
         }
     }
 }
@@ -102,7 +115,7 @@ impl Point {
             (Self::InAdmission, _) => Some("admission.inside"),
             (Self::BeforeSend, _) => Some("send.before"),
             (Self::MidSend, Operation::Click) => Some("send.mid"),
-            (Self::MidSend, Operation::Navigate) | (Self::NoReply, _) => None,
+            (Self::MidSend, Operation::Navigate | Operation::Search) | (Self::NoReply, _) => None,
             (Self::BeforeSettle, _) => Some("settle.before"),
             (Self::AfterSettle, _) => Some("settle.after"),
         }
@@ -112,6 +125,9 @@ impl Point {
     pub const fn truth(self, operation: Operation) -> Truth {
         let (execution, outcome, seen) = match (self, operation) {
             (Self::BeforeAdmission | Self::InAdmission, _) => ("failed", "not_dispatched", 0),
+            // What only looks may have been sent and leaves nothing to settle (L6).
+            (Self::BeforeSend | Self::MidSend, Operation::Search) => ("failed", "interrupted", 0),
+            (Self::NoReply | Self::BeforeSettle, Operation::Search) => ("failed", "interrupted", 1),
             (Self::BeforeSend, _) | (Self::MidSend, Operation::Click) => ("failed", "uncertain", 0),
             (Self::MidSend, Operation::Navigate) | (Self::NoReply | Self::BeforeSettle, _) => ("failed", "uncertain", 1),
             (Self::AfterSettle, _) => ("succeeded", "ok", 1),
@@ -138,6 +154,8 @@ pub struct Scene {
     pub place: Place,
     /// What its browser opens.
     pub site: Site,
+    /// Where it searches.
+    pub brave: FakeBrave,
     db: TestDb,
     setup: Setup,
     token: String,
@@ -151,9 +169,17 @@ impl Scene {
             .with("/open", Page::html("<h1>Open</h1>{KEY}"))
             .with("/form", Page::html("<button onclick=\"ask('{KEY}')\">Buy</button>"));
         let place = Place::of(&db)?;
+        let brave = FakeBrave::start().await?;
         let setup = Setup::new(binary).with_browser().with_short_leases().name(&format!("{HOST}:80"), site.address());
+        let setup = setup.with_brave(&brave);
         let token = setup.agent(&place, "shopper")?;
-        Ok(Self { place, site, db, setup, token })
+        let first = setup.start(&place)?;
+        let owner = db.owner(&first.client, "owner").await.client;
+        owner.connect(INSTALL, "brave", brave::KEY).await?;
+        let limits = json!({"requests_per_minute": 6_000, "requests_per_run": 10_000});
+        owner.set(INSTALL, "search", json!({"mode": "auto", "provider": "", "config": {}, "limits": limits})).await?;
+        first.terminate(Duration::from_secs(20))?;
+        Ok(Self { place, site, brave, db, setup, token })
     }
 
     /// One life of the server without a fault.
@@ -171,10 +197,12 @@ impl Scene {
         match operation {
             Operation::Navigate => self.site.count_ending(&format!("/open?key={key}")),
             Operation::Click => self.site.count_ending(&format!("/said?word={key}")),
+            Operation::Search => self.brave.sends().iter().filter(|sent| sent.query == key).count(),
         }
     }
 
-    /// Whether the whole ledger is: no call without an end, no key twice, one evidence row an admitted call and none for others.
+    /// Whether the whole ledger is: no call without an end, no key twice, one evidence row an admitted call
+    /// and none for others, one unit an admitted search and none for others.
     pub async fn is_sound(&self) -> anyhow::Result<()> {
         for (what, sql) in [
             ("calls without an end", "SELECT count(*) FROM tool_calls WHERE settled_at IS NULL"),
@@ -187,6 +215,17 @@ impl Scene {
                 "SELECT (SELECT count(*) FROM tool_calls c WHERE c.admitted_at IS NOT NULL \
                  AND NOT EXISTS (SELECT 1 FROM evidence e WHERE e.call_id = c.id)) + (SELECT count(*) FROM evidence e \
                  WHERE NOT EXISTS (SELECT 1 FROM tool_calls c WHERE c.id = e.call_id AND c.admitted_at IS NOT NULL))",
+            ),
+            (
+                "admitted searches without a unit, or units of others",
+                "SELECT (SELECT count(*) FROM tool_calls c WHERE c.admitted_at IS NOT NULL AND c.tool = 'web_search' \
+                 AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.call_id = c.id)) + (SELECT count(*) FROM reservations r \
+                 WHERE NOT EXISTS (SELECT 1 FROM tool_calls c WHERE c.id = r.call_id AND c.tool = 'web_search' AND c.admitted_at IS NOT NULL))",
+            ),
+            (
+                "run counters that say something else than the units",
+                "SELECT count(*) FROM run_counters t WHERE t.used <> \
+                 (SELECT count(*) FROM reservations r WHERE r.run_id = t.run_id AND r.capability = t.capability)",
             ),
         ] {
             let count = self.db.number(sql).await;
@@ -218,18 +257,21 @@ impl Scene {
         let run = self.client(&server).open_run(&json!({})).await?;
         let (tool, arguments) = self.arrange(&run, operation, key).await?;
         match point {
+            Point::MidSend if operation == Operation::Search => self.brave.stop_reading(),
+            Point::NoReply if operation == Operation::Search => self.brave.hold(key),
             Point::MidSend => self.site.hold(Hold::Answers("/open?")),
             Point::NoReply if operation == Operation::Navigate => self.site.hold(Hold::Bodies("/open?")),
             Point::NoReply => self.site.hold(Hold::Answers("/said?")),
             _ => {}
         }
+        let connections = self.brave.connections();
         let call = tokio::spawn({
             let (run, key, arguments) = (run.clone(), key.to_owned(), arguments.clone());
             async move { run.call(Some(&key), tool, &arguments).await }
         });
         match point.fault(operation) {
             Some(fault) => server.stands_at(fault, REACH)?,
-            None => ensure!(self.reaches(operation, point, key).await, "the site never saw the call"),
+            None => ensure!(self.reaches(operation, point, key, connections).await, "nobody ever saw the call"),
         }
         ensure!(!call.is_finished(), "the call was answered before the kill: {:?}", call.await);
         server.kill();
@@ -237,23 +279,28 @@ impl Scene {
         ensure!(answered.is_err(), "a killed server answered: {answered:?}");
         let gone = processes::comes_true(BROWSER_ENDS, || self.place.browser_processes().is_empty()).await;
         self.site.release();
+        self.brave.release();
         ensure!(gone, "a browser outlived its server: {:?}", self.place.browser_processes());
         Ok((run, arguments))
     }
 
     async fn arrange(&self, run: &Run, operation: Operation, key: &str) -> anyhow::Result<(&'static str, Value)> {
         match operation {
-            Operation::Navigate => Ok(("browser_navigate", json!({"url": format!("http://{HOST}/open?key={key}")}))),
+            Operation::Search => Ok((operation.tool(), json!({"query": key}))),
+            Operation::Navigate => Ok((operation.tool(), json!({"url": format!("http://{HOST}/open?key={key}")}))),
             Operation::Click => {
                 let url = format!("http://{HOST}/form?key={key}");
                 let page = run.does("browser_navigate", &json!({"url": url})).await?;
-                Ok(("browser_act", json!({"action": "click", "ref": reference(&page, "Buy")?})))
+                Ok((operation.tool(), json!({"action": "click", "ref": reference(&page, "Buy")?})))
             }
         }
     }
 
-    async fn reaches(&self, operation: Operation, point: Point, key: &str) -> bool {
+    /// Whether whoever is called has the call as far as `point` says; `connections` the provider had before.
+    async fn reaches(&self, operation: Operation, point: Point, key: &str, connections: usize) -> bool {
         match (operation, point) {
+            (Operation::Search, Point::MidSend) => processes::comes_true(REACH, || self.brave.connections() > connections).await,
+            (Operation::Search, _) => self.brave.sees(key, REACH).await,
             (Operation::Navigate, Point::NoReply) => self.site.answers_half(&format!("/open?key={key}"), REACH).await,
             (Operation::Navigate, _) => self.site.sees(&format!("/open?key={key}"), REACH).await,
             (Operation::Click, _) => self.site.sees(&format!("/said?word={key}"), REACH).await,
@@ -262,7 +309,7 @@ impl Scene {
 
     /// The second life: the same key is asked again, and site, ledger and answer are compared.
     async fn check(&self, run: &Run, operation: Operation, key: &str, arguments: &Value, truth: Truth) -> anyhow::Result<()> {
-        let tool = if operation == Operation::Navigate { "browser_navigate" } else { "browser_act" };
+        let tool = operation.tool();
         let answer = settled(run, key, tool, arguments).await?;
         let again = run.call(Some(key), tool, arguments).await?;
         ensure!(again.json() == answer, "two answers to one key: {answer} and {again:?}");
@@ -312,6 +359,9 @@ async fn consistent(scene: &Scene, run: &str) -> anyhow::Result<Vec<Value>> {
         let id = row["id"].as_str().context("a call has an id")?;
         let evidence = scene.db.number(&format!("SELECT count(*) FROM evidence WHERE call_id = '{id}'")).await;
         ensure!(evidence == i64::from(!row["admitted_at"].is_null()), "{evidence} evidence rows: {row}");
+        let units = scene.db.number(&format!("SELECT count(*) FROM reservations WHERE call_id = '{id}'")).await;
+        let is_search = row["tool"] == Operation::Search.tool();
+        ensure!(units == i64::from(is_search && !row["admitted_at"].is_null()), "{units} units: {row}");
     }
     Ok(rows)
 }

@@ -6,6 +6,7 @@ pub mod brave;
 pub mod canary;
 pub mod cutter;
 pub mod databases;
+pub mod grants;
 pub mod http;
 pub mod kill;
 pub mod load;

@@ -1,6 +1,6 @@
 //! R-01's second half: kills at random moments while many call.
 //!
-//! Each worker has a run at a time and navigates under fresh keys. When the server dies it asks the same key of the next life until
+//! Each worker has a run at a time and navigates, or searches, under fresh keys. When the server dies it asks the same key of the next life until
 //! there is an end, and opens another run when its own is over. What every key came to is compared with what the site saw.
 
 use std::{
@@ -79,17 +79,24 @@ pub async fn kills(scene: &Scene, kills: u32) -> anyhow::Result<Duration> {
 
 /// What the site saw of a key against what its caller was told.
 fn truth(scene: &Scene, key: &str, end: &Value) -> anyhow::Result<()> {
-    let seen = scene.seen(Operation::Navigate, key);
+    let operation = of_key(key);
+    let seen = scene.seen(operation, key);
     ensure!(seen <= 1, "the site saw {key} {seen} times: {end}");
     let execution = end["execution"].as_str().unwrap_or_default();
     ensure!(["succeeded", "failed", "refused"].contains(&execution), "{key}: {end}");
     match end["outcome"].as_str() {
         None | Some("not_dispatched") => ensure!(seen == 0, "{key} was sent, and the ledger says it wasn't: {end}"),
         Some("ok") => ensure!(seen == 1, "{key} was never sent, and the ledger says it was: {end}"),
-        Some("uncertain" | "failed" | "input_dispatched") => {}
-        Some(_) => bail!("an effect can't end like this: {key} {end}"),
+        Some("uncertain" | "failed" | "input_dispatched") if operation == Operation::Navigate => {}
+        Some("interrupted") if operation == Operation::Search => {}
+        Some(_) => bail!("it can't end like this: {key} {end}"),
     }
     Ok(())
+}
+
+/// The first worker searches, the others navigate.
+fn of_key(key: &str) -> Operation {
+    if key.starts_with("load-0-") { Operation::Search } else { Operation::Navigate }
 }
 
 async fn work(worker: usize, life: watch::Receiver<Option<Client>>, ends: Ends, stop: Arc<AtomicBool>) -> anyhow::Result<()> {
@@ -111,13 +118,16 @@ async fn work(worker: usize, life: watch::Receiver<Option<Client>>, ends: Ends, 
 
 /// Asks one key until it has an end, over as many lives as it takes.
 async fn ended(key: &str, run: &mut Option<Run>, life: &watch::Receiver<Option<Client>>) -> anyhow::Result<Value> {
-    let arguments = json!({"url": format!("http://{HOST}/open?key={key}")});
+    let (tool, arguments) = match of_key(key) {
+        Operation::Search => ("web_search", json!({"query": key})),
+        _ => ("browser_navigate", json!({"url": format!("http://{HOST}/open?key={key}")})),
+    };
     for _ in 0..ATTEMPTS {
         // The borrow ends here: it holds a lock.
         let client = life.borrow().clone();
         if let Some(client) = client
             && let Ok(current) = current(run, &client).await
-            && let Ok(reply) = current.call(Some(key), "browser_navigate", &arguments).await
+            && let Ok(reply) = current.call(Some(key), tool, &arguments).await
             && reply.status == 200
         {
             return Ok(reply.json());

@@ -74,6 +74,8 @@ struct Shared {
     limits: Mutex<(usize, usize)>,
     delay: Mutex<Duration>,
     connections: AtomicUsize,
+    /// Whether connections are taken and nothing on them is read.
+    deaf: watch::Sender<bool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -110,6 +112,7 @@ impl FakeBrave {
             limits: Mutex::new((600, 75)),
             delay: Mutex::default(),
             connections: AtomicUsize::new(0),
+            deaf: watch::Sender::new(false),
         });
         let serving = shared.clone();
         tokio::spawn(async move {
@@ -163,9 +166,20 @@ impl FakeBrave {
         self.shared.held.send_replace(Some(word.to_owned()));
     }
 
-    /// Lets every held answer go.
+    /// From now on connections are taken, TLS and all, and nothing on them is read: a request stays in between.
+    pub fn stop_reading(&self) {
+        self.shared.deaf.send_replace(true);
+    }
+
+    /// How many connections have been taken so far.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Lets every held answer go, and reads again.
     pub fn release(&self) {
         self.shared.held.send_replace(None);
+        self.shared.deaf.send_replace(false);
     }
 
     /// Answers queries that contain `word` so from now on, whatever scenario they name. The newest word that fits counts.
@@ -206,6 +220,10 @@ const SILENCE: Duration = Duration::from_mins(5);
 
 async fn serve(mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>, shared: &Shared) {
     let connection = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
+    let mut deaf = shared.deaf.subscribe();
+    if deaf.wait_for(|deaf| !deaf).await.is_err() {
+        return;
+    }
     let mut buffer = Vec::new();
     while let Some(head) = read_head(&mut stream, &mut buffer).await {
         let request = rules::Request::read(&head, buffer.len());

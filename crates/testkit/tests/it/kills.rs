@@ -37,6 +37,13 @@ fn backend(name: &str) -> Backend {
 }
 
 kills! {
+    bar_r01_search_before_admission: Search BeforeAdmission on sqlite;
+    bar_r01_search_in_admission: Search InAdmission on sqlite postgres;
+    bar_r01_search_before_send: Search BeforeSend on sqlite;
+    bar_r01_search_mid_send: Search MidSend on sqlite;
+    bar_r01_search_without_a_reply: Search NoReply on sqlite postgres;
+    bar_r01_search_before_its_end_is_written: Search BeforeSettle on sqlite;
+    bar_r01_search_before_its_answer: Search AfterSettle on sqlite postgres;
     bar_r01_navigate_before_admission: Navigate BeforeAdmission on sqlite;
     bar_r01_navigate_in_admission: Navigate InAdmission on sqlite postgres;
     bar_r01_navigate_before_send: Navigate BeforeSend on sqlite postgres;
