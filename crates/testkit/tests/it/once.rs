@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use formation_testkit::{
     databases::TestDb,
+    grants::INSTALL,
     http::{Client, Run},
     mcp::Mcp,
     on_both_databases,
@@ -14,10 +15,12 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::{sync::Barrier, time::Instant};
 
-use crate::{BINARY, HOST, within};
+use crate::{BINARY, HOST, search::Searching, within};
 
 /// Submissions of one key that come together.
 const TOGETHER: usize = 64;
+/// Keys of the search test, each submitted twice as often.
+const SEARCHES: usize = 20;
 /// Workers of the budget test.
 const WORKERS: usize = 32;
 
@@ -88,6 +91,43 @@ on_both_databases! {
         assert_eq!(repeated.json()["outcome"], "ok", "{repeated:?}");
         assert_eq!(site.count("/open?key=one"), 1);
         server.kill();
+    }
+
+    /// R-02 with units: each key of a search is one request and one unit, however often it is submitted at once, and with other
+    /// arguments it is refused and sends nothing. On PostgreSQL every other submission goes to a second replica.
+    async fn bar_r02_a_search_is_one_send_and_one_unit(db) {
+        let searching = Searching::start(&db).await;
+        let stage = &searching.stage;
+        let second = stage.place.database().map(|url| {
+            let place = stage.place.replica(url).expect("a second place");
+            let server = stage.setup.start(&place).expect("a second server");
+            (place, server)
+        });
+        let limits = json!({"requests_per_minute": 6_000, "requests_per_run": 10_000});
+        let settings = json!({"mode": "auto", "provider": "", "config": {}, "limits": limits});
+        searching.owner.client.set(INSTALL, "search", settings).await.expect("limits");
+        let run = searching.run().await;
+        let other = second.as_ref().map_or_else(|| run.clone(), |(_, server)| Run {
+            client: server.client.with_token(run.client.token().expect("a run has a token")),
+            ..run.clone()
+        });
+        for round in 0..SEARCHES {
+            let key = format!("s-{round}");
+            let arguments = json!({"query": format!("once {key}.")});
+            let (here, there) = tokio::join!(
+                together(&run, &key, "web_search", &arguments),
+                together(&other, &key, "web_search", &arguments)
+            );
+            assert_eq!(here[0]["outcome"], "ok", "{}", here[0]);
+            assert!(here.iter().chain(&there).all(|answer| *answer == here[0]), "{key}: equal answers");
+            assert_eq!(searching.brave.count(&format!("once {key}.")), 1);
+            let reused = run.call(Some(&key), "web_search", &json!({"query": "something else"})).await.expect("an answer");
+            assert_eq!((reused.status, reused.code().as_str()), (409, "id_reused"));
+        }
+        let count = i64::try_from(SEARCHES).expect("a count");
+        assert_eq!(searching.brave.sends().len(), SEARCHES);
+        assert_eq!(db.number("SELECT count(*) FROM reservations").await, count);
+        assert_eq!(db.number("SELECT used FROM run_counters").await, count);
     }
 
     /// Over MCP a repeat waits for the end, and another call under the key is the refusal.

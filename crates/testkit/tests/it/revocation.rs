@@ -118,7 +118,7 @@ on_both_databases! {
         }
         waits.sort();
         let p99 = waits[waits.len() * 99 / 100];
-        assert!(p99 <= Duration::from_millis(1_000) && waits[waits.len() - 1] <= Duration::from_millis(1_200), "p99 {p99:?}, longest {:?}", waits.last());
+        assert!(p99 <= Duration::from_secs(1) && waits[waits.len() - 1] <= Duration::from_millis(1_200), "p99 {p99:?}, longest {:?}", waits.last());
         assert_eq!(db.number("SELECT count(*) FROM reservations").await, i64::try_from(4 * IN_FLIGHT).expect("a count"));
         assert_eq!(db.number("SELECT count(*) FROM tool_calls WHERE outcome = 'interrupted' AND observation NOT LIKE '%results%'").await, i64::try_from(4 * IN_FLIGHT).expect("a count"));
     }
