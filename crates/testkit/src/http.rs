@@ -18,15 +18,24 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at `url` that has no token.
+    /// A client of the server at `url` that has no token. Each request has a connection of its own.
     pub fn new(url: &str) -> Self {
+        Self::pooled(url, 0)
+    }
+
+    /// The same with connections that are kept, as clients of the product do.
+    pub fn kept_alive(url: &str) -> Self {
+        Self::pooled(url, 64)
+    }
+
+    fn pooled(url: &str, idle: usize) -> Self {
         formation_wire::install_tls_provider();
         #[expect(clippy::disallowed_methods, reason = "the test is the client, and its server is on loopback")]
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(ANSWER)
-            .pool_max_idle_per_host(0)
+            .pool_max_idle_per_host(idle)
             .build()
             .expect("a client without options of the machine can be made");
         Self { http, url: url.trim_end_matches('/').to_owned(), token: None }
