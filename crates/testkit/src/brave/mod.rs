@@ -166,7 +166,7 @@ impl FakeBrave {
         self.shared.held.send_replace(Some(word.to_owned()));
     }
 
-    /// From now on connections are taken, TLS and all, and nothing on them is read: a request stays in between.
+    /// From now on connections are taken, TLS and all, and nothing on them is ever read: a request stays in between.
     pub fn stop_reading(&self) {
         self.shared.deaf.send_replace(true);
     }
@@ -176,7 +176,7 @@ impl FakeBrave {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Lets every held answer go, and reads again.
+    /// Lets every held answer go; hangs up what was not to be read, and reads again.
     pub fn release(&self) {
         self.shared.held.send_replace(None);
         self.shared.deaf.send_replace(false);
@@ -221,7 +221,9 @@ const SILENCE: Duration = Duration::from_mins(5);
 async fn serve(mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>, shared: &Shared) {
     let connection = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
     let mut deaf = shared.deaf.subscribe();
-    if deaf.wait_for(|deaf| !deaf).await.is_err() {
+    if *deaf.borrow() {
+        // What it was sent stays unread for good; an error is the end of the fake.
+        let _ = deaf.wait_for(|deaf| !deaf).await;
         return;
     }
     let mut buffer = Vec::new();

@@ -177,9 +177,9 @@ on_both_databases! {
             ("fast", "request", "rate_limited", 429, true),
             ("refused", "request", "query_not_accepted", 422, false),
             ("status-503", "request", "provider_unavailable", 503, true),
-            ("redirect-307", "request", "provider_unavailable", 307, true),
+            ("redirect-307", "reply", "provider_unavailable", 307, true),
             ("html", "reply", "invalid_reply", 200, false),
-            ("large", "reply", "invalid_reply", 200, false),
+            ("large", "reply", "invalid_reply", 0, false),
             ("silent", "reply", "timeout", 0, true),
         ] {
             let text = format!("scenario:{scenario}");
@@ -243,6 +243,6 @@ on_both_databases! {
         assert_eq!(searching.brave.sends().len(), 2);
         let listing = searching.owner.client.get(INSTALL).await.expect("a listing").json();
         let search = listing["capabilities"].as_array().expect("a list").iter().find(|one| one["capability"] == "search").expect("search");
-        assert_eq!(search["meter"], json!({"minute_used": 2, "minute_limit": 2, "window_ends": "2026-11-30T12:01:00Z"}), "{listing}");
+        assert_eq!(search["meter"], json!({"minute_used": 2, "minute_limit": 2, "window_ends": "2026-11-30T12:01:00.000Z"}), "{listing}");
     }
 }
