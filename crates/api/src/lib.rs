@@ -13,6 +13,7 @@ mod guard;
 mod health;
 mod list;
 mod mcp;
+mod oversight;
 mod people;
 pub mod problem;
 pub mod routes;

@@ -19,7 +19,7 @@ use utoipa::openapi::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth, health, mcp, people,
+    auth, health, mcp, oversight, people,
     problem::Problem,
     run_api,
     server::{App, Matched, ServerConfig, Timers},
@@ -171,6 +171,12 @@ fn registered() -> OpenApiRouter<Doors> {
         .routes(routes!(settings::web::agent_save_account, settings::web::agent_remove_account))
         .routes(routes!(settings::web::agent_save_connection))
         .routes(routes!(settings::web::agent_usage))
+        .routes(routes!(oversight::runs::list))
+        .routes(routes!(oversight::runs::read))
+        .routes(routes!(oversight::runs::cancel))
+        .routes(routes!(oversight::trace::read))
+        .routes(routes!(oversight::trace::reconcile))
+        .routes(routes!(oversight::conversations::list))
 }
 
 /// What is not in the table answers with a problem too.

@@ -55,6 +55,14 @@ words! {
     }
 }
 
+/// What an operator writes beside a finding: 1 to 2,000 bytes, no control characters but line breaks and tabs.
+pub fn is_note(text: &str) -> bool {
+    (1..=NOTE_BYTES).contains(&text.len()) && !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+/// The longest note.
+pub const NOTE_BYTES: usize = 2_000;
+
 /// A step the ledger does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a call cannot go from {from} to {to}")]

@@ -7,6 +7,7 @@ mod call;
 mod caller;
 mod execute;
 mod offers;
+pub mod oversight;
 mod pages;
 pub mod people;
 mod reading;

@@ -69,6 +69,7 @@ modules! {
     pub mod secrets;
     pub mod settings;
     pub mod setup_links;
+    pub mod summaries;
     pub mod sweep;
     pub mod tokens;
     pub mod usage;

@@ -7,12 +7,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use formation_core::{AgentId, CallId, ConversationId, McpSessionId, RunId, Timestamp, TokenId, people, words};
+use formation_core::{AgentId, ConversationId, McpSessionId, RunId, Timestamp, TokenId, people, words};
 
 use crate::{
-    Page,
     agents::{self, RunDefaults},
-    browser_sessions::{self, SessionEnd, SessionState},
+    browser_sessions::{self, SessionEnd},
     conversations,
     db::{Db, News, Row, Tx, stored_words},
     error::StoreError,
@@ -367,56 +366,6 @@ pub async fn agent_within_reach(db: &Db, reach: people::Reach, run: RunId) -> Re
     db.row(sql::AGENT_WITHIN_REACH, &[run.into(), reach.bound().into()]).await?.map(|row| row.at(0)).transpose()
 }
 
-/// Whose runs a reader may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// All of them: the host's command line, an owner.
-    Everything,
-    /// One agent's.
-    Agent(AgentId),
-}
-
-impl Reach {
-    fn agent(self) -> Option<AgentId> {
-        match self {
-            Self::Everything => None,
-            Self::Agent(agent) => Some(agent),
-        }
-    }
-}
-
-/// A run with what people ask first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunSummary {
-    /// The run.
-    pub run: Run,
-    /// Its agent's word.
-    pub agent_slug: String,
-    /// Calls on record, refused ones over the limit included.
-    pub calls: i64,
-    /// Of them refused.
-    pub refused: i64,
-    /// Uncertain ones that nobody has settled.
-    pub uncertain: i64,
-    /// Its newest browser session.
-    pub browser: Option<SessionState>,
-}
-
-/// Runs within reach, newest first, after the run `after` if given; at most 100.
-pub async fn list(db: &Db, reach: Reach, after: Option<RunId>, limit: u32) -> Result<Page<RunSummary>, StoreError> {
-    let limit = limit.clamp(1, 100);
-    let vals = [reach.agent().into(), after.into(), i64::from(limit + 1).into()];
-    let mut items = db.rows(sql::LIST, &vals).await?.iter().map(summary).collect::<Result<Vec<_>, _>>()?;
-    let has_more = items.len() > limit as usize;
-    items.truncate(limit as usize);
-    Ok(Page { items, has_more })
-}
-
-/// One run within reach.
-pub async fn one(db: &Db, reach: Reach, run: RunId) -> Result<Option<RunSummary>, StoreError> {
-    db.row(sql::ONE, &[reach.agent().into(), run.into()]).await?.map(|row| summary(&row)).transpose()
-}
-
 /// Ends up to 100 runs past their deadline or idle, each in its own transaction; how many.
 pub(crate) async fn sweep(db: &Db) -> Result<u64, StoreError> {
     let now = db.now().await?;
@@ -438,7 +387,7 @@ fn end_if_due(tx: &mut Tx, run_id: RunId, reason: EndReason) -> futures::future:
     })
 }
 
-fn run(row: &Row) -> Result<Run, StoreError> {
+pub(crate) fn run(row: &Row) -> Result<Run, StoreError> {
     Ok(Run {
         id: row.at(0)?,
         agent: row.at(1)?,
@@ -456,24 +405,8 @@ fn run(row: &Row) -> Result<Run, StoreError> {
     })
 }
 
-fn summary(row: &Row) -> Result<RunSummary, StoreError> {
-    Ok(RunSummary {
-        run: run(row)?,
-        agent_slug: row.at(13)?,
-        calls: row.at(14)?,
-        refused: row.at(15)?,
-        uncertain: row.at(16)?,
-        browser: row.at(17)?,
-    })
-}
-
 fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// The uncertain calls of a run that nobody has settled, oldest first, at most 100.
-pub async fn uncertain_calls(db: &Db, run: RunId) -> Result<Vec<CallId>, StoreError> {
-    db.rows(sql::UNCERTAIN, &[run.into()]).await?.iter().map(|row| row.at(0)).collect()
 }
 
 pub(crate) mod sql {
@@ -483,20 +416,7 @@ pub(crate) mod sql {
              r.deadline_at, r.idle_after, r.last_call_at, r.ended_at"
         };
     }
-    macro_rules! summary {
-        ($rest:literal) => {
-            concat!(
-                "SELECT ",
-                columns!(),
-                ", a.slug, (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.id), \
-                 (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.id AND c.execution = 'refused'), \
-                 (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.id AND c.outcome = 'uncertain' AND c.finding IS NULL), \
-                 (SELECT s.state FROM browser_sessions s WHERE s.run_id = r.id ORDER BY s.id DESC LIMIT 1) \
-                 FROM runs r JOIN agents a ON a.id = r.agent_id WHERE (CAST($1 AS TEXT) IS NULL OR r.agent_id = $1) AND ",
-                $rest
-            )
-        };
-    }
+    pub(crate) use columns;
 
     crate::db::statements! {
         AGENT_WITHIN_REACH = "SELECT agent_id FROM runs WHERE id = $1 \
@@ -515,13 +435,9 @@ pub(crate) mod sql {
         CANCELLED = "SELECT id FROM runs WHERE id IN (SELECT value FROM json_each($1)) AND end_reason = 'cancelled'"
             => "SELECT id FROM runs WHERE id IN (SELECT jsonb_array_elements_text(CAST($1 AS jsonb))) AND end_reason = 'cancelled'";
         OF_AGENT = concat!("SELECT ", columns!(), " FROM runs r WHERE r.id = $1 AND r.agent_id = $2");
-        LIST = summary!("(CAST($2 AS TEXT) IS NULL OR r.id < $2) ORDER BY r.id DESC LIMIT $3");
-        ONE = summary!("r.id = $2");
         DUE = concat!("SELECT ", columns!(), " FROM runs r WHERE r.state = 'open' AND (r.deadline_at <= $1 \
             OR (r.idle_after IS NOT NULL AND r.last_call_at + r.idle_after <= $1)) ORDER BY r.deadline_at LIMIT 100");
         STILL_DUE = "SELECT id FROM runs WHERE id = $1 AND state = 'open' AND (deadline_at <= $2 \
             OR (idle_after IS NOT NULL AND last_call_at + idle_after <= $2))";
-        UNCERTAIN = "SELECT id FROM tool_calls WHERE run_id = $1 AND outcome = 'uncertain' AND finding IS NULL \
-            ORDER BY created_at, id LIMIT 100";
     }
 }

@@ -22,11 +22,9 @@ mod witness;
 
 use formation_core::refusal::Code;
 
-#[expect(unused_imports, reason = "the routes of runs come next")]
-pub(crate) use self::operators::RunManager;
 pub(crate) use self::{
     callers::{AgentCaller, AnyCaller, RunCaller},
-    operators::{AgentManager, AgentOwner, InstallOwner, Operator},
+    operators::{AgentManager, AgentOwner, InstallOwner, Operator, RunManager},
     witness::audited,
 };
 use crate::problem::Problem;

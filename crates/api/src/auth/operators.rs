@@ -45,7 +45,6 @@ pub(crate) struct AgentOwner {
 
 /// An operator who manages the agent of the run that the path's `{id}` names.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "the routes of runs come next")]
 pub(crate) struct RunManager {
     pub(crate) actor: Actor,
     pub(crate) run: RunId,

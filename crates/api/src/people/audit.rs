@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     auth::Operator,
     list::{List, Query, optional_id},
+    oversight::agent_named,
     problem::{Document, Problem},
     routes::Doors,
 };
@@ -93,17 +94,7 @@ pub(crate) async fn list(
     State(doors): State<Doors>,
     Query(search): Query<Search>,
 ) -> Result<Json<List<Shown>>, Problem> {
-    let agent = match search.agent.as_deref() {
-        None => None,
-        Some(word) => {
-            if let Ok(id) = AgentId::parse(word) {
-                Some(id)
-            } else {
-                let agent = doors.runtime.managed_agent(&person, word).await?;
-                Some(agent.ok_or_else(|| Problem::new(Code::NotFound))?.id)
-            }
-        }
-    };
+    let agent = agent_named(&doors, &person, search.agent.as_deref()).await?;
     let after = optional_id(search.after.as_deref(), AuditId::parse)?;
     let filter = AuditFilter { agent, action: plain(search.action)?, actor: plain(search.actor)?, after };
     Ok(Json(List::of(doors.runtime.audit(&person, &filter).await?, |entry| entry.id.to_string())))

@@ -1,10 +1,14 @@
 //! `formation runs`: the newest runs, one run's trace, or a finding about an uncertain call.
 
-use formation_core::{CallId, RunId, Timestamp, call::Finding};
+use formation_core::{
+    CallId, RunId, Timestamp,
+    call::{self, Finding},
+    people::{Actor, Reach},
+};
 use formation_store::{
     Db,
     ledger::{self, Reconciled, TraceEntry},
-    runs::{self, Reach, RunSummary},
+    summaries::{self, Filter, RunSummary},
 };
 use serde_json::{Value, json};
 
@@ -18,10 +22,6 @@ use crate::{
 
 /// Calls of one answer; observations are up to 30 KiB each.
 const CALLS: u32 = 500;
-/// A finding's note.
-const NOTE_BYTES: usize = 2_000;
-/// Who found out, where a person used the host's command line.
-const BY: &str = "host";
 
 pub(crate) async fn runs(flags: &RunsFlags, place: &Place, wiring: &Wiring, output: Output) -> Result<(), Failure> {
     let finding = flags.finding().map_err(Failure::usage)?;
@@ -44,9 +44,8 @@ async fn list(db: &Db, limit: u32, output: Output) -> Result<(), Failure> {
         if wanted == 0 {
             break;
         }
-        let page = runs::list(db, Reach::Everything, all.last().map(|summary| summary.run.id), wanted)
-            .await
-            .map_err(|error| unreadable(&error))?;
+        let filter = Filter { after: all.last().map(|summary| summary.run.id), ..Filter::default() };
+        let page = summaries::list(db, Reach::Everything, filter, wanted).await.map_err(|error| unreadable(&error))?;
         all.extend(page.items);
         if !page.has_more {
             break;
@@ -65,7 +64,7 @@ async fn list(db: &Db, limit: u32, output: Output) -> Result<(), Failure> {
 }
 
 async fn trace(db: &Db, run: RunId, skip: u64, output: Output) -> Result<(), Failure> {
-    let about = runs::one(db, Reach::Everything, run).await.map_err(|error| unreadable(&error))?.ok_or_else(|| no_run(run))?;
+    let about = summaries::one(db, Reach::Everything, run).await.map_err(|error| unreadable(&error))?.ok_or_else(|| no_run(run))?;
     let calls = ledger::trace(db, run, skip, CALLS).await.map_err(|error| unreadable(&error))?;
     let is_cut = calls.len() == CALLS as usize;
     let next = is_cut.then(|| skip + u64::from(CALLS));
@@ -117,12 +116,12 @@ fn row(entry: &TraceEntry) -> Vec<String> {
 }
 
 async fn settle(db: &Db, run: RunId, call: CallId, finding: Finding, note: &str, output: Output) -> Result<(), Failure> {
-    if note.is_empty() || note.len() > NOTE_BYTES {
-        return Err(Failure::usage(format!("a note is 1 to {NOTE_BYTES} bytes")));
+    if !call::is_note(note) {
+        return Err(Failure::usage(format!("a note is 1 to {} bytes of text", call::NOTE_BYTES)));
     }
     let note = note.to_owned();
     let reconciled = db
-        .write(move |tx| Box::pin(async move { ledger::reconcile(tx, run, call, finding, &note, BY).await }))
+        .write(move |tx| Box::pin(async move { ledger::reconcile(tx, &Actor::host(), run, call, finding, &note).await }))
         .await
         .map_err(|error| unreadable(&error))?;
     match reconciled {
@@ -159,7 +158,7 @@ fn entry(entry: &TraceEntry) -> Value {
         "number": entry.number, "id": entry.call.id, "key": entry.key, "tool": entry.call.tool, "class": entry.class, "offer": entry.offer,
         "arguments": entry.arguments, "execution": entry.call.execution, "outcome": entry.call.outcome, "problem": entry.call.problem,
         "observation": entry.call.observation, "created_at": entry.created_at, "admitted_at": entry.admitted_at,
-        "dispatched_at": entry.dispatched_at, "settled_at": entry.settled_at, "finding": entry.finding, "found_by": entry.found_by,
-        "note": entry.note, "artifact": artifact,
+        "dispatched_at": entry.dispatched_at, "settled_at": entry.settled_at, "finding": entry.finding, "found_at": entry.found_at, "found_by": entry.found_by,
+        "note": entry.note, "artifact": artifact, "caused_by": entry.caused_by,
     })
 }

@@ -45,3 +45,5 @@ CREATE INDEX audit_by_action ON audit (action, id);
 -- Usage over time.
 CREATE INDEX evidence_by_time ON evidence (admitted_at);
 CREATE INDEX tool_calls_refused ON tool_calls (settled_at) WHERE execution = 'refused';
+-- A conversation's runs.
+CREATE INDEX runs_by_conversation ON runs (conversation_id, id);

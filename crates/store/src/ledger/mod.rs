@@ -24,7 +24,7 @@ pub(crate) use self::{
 };
 pub use self::{
     queue::{Queued, queue},
-    read::{TraceEntry, by_key, call, call_of_run, trace},
+    read::{TraceEntry, by_key, call, call_of_run, trace, traced},
     reconcile::{Reconciled, reconcile},
     settle::{Settle, Settled, ViewMark, settle},
 };

@@ -6,6 +6,7 @@ use formation_core::{
     Execution, Observation, Outcome, Tool,
     call::Finding,
     limits,
+    people::Actor,
     refusal::{Code, Refusal, RefusalReason},
     view::RefNonce,
 };
@@ -228,24 +229,29 @@ on_both_databases! {
         let refused = scene.admit(scene.ask(blocked, Tool::BrowserNavigate)).await;
         assert_eq!(reason(&refused), "needs_reconciliation");
         assert!(matches!(&refused, Admission::Refused(refusal) if refusal.explanation.contains(&doubt.to_string())));
+        let turned_away = scene.queued(Tool::BrowserNavigate).await;
+        let refusal = Observation::refusal(Tool::BrowserNavigate, &Refusal::new(RefusalReason::NeedsReconciliation, "wait"));
+        ledger::refuse(&test.db, turned_away, scene.holder, refusal).await.expect("refused");
         let (read, _) = scene.admitted(Tool::BrowserRead).await;
         scene.settle(scene.finished(read, Tool::BrowserRead, Outcome::Ok)).await;
         let elsewhere = scene.sibling().await;
         elsewhere.admitted(Tool::BrowserAct).await;
 
         let find = |run, call| {
-            test.db.write(move |tx| Box::pin(async move { ledger::reconcile(tx, run, call, Finding::TookEffect, "seen", "host").await }))
+            test.db.write(move |tx| Box::pin(async move { ledger::reconcile(tx, &Actor::host(), run, call, Finding::TookEffect, "seen").await }))
         };
         assert_eq!(find(elsewhere.run, doubt).await, Ok(Reconciled::NotFound), "not a call of that run");
         assert_eq!(find(scene.run, read).await, Ok(Reconciled::NotUncertain));
-        assert_eq!(formation_store::runs::uncertain_calls(&test.db, scene.run).await, Ok(vec![doubt]));
+        assert_eq!(formation_store::summaries::uncertain_calls(&test.db, scene.run).await, Ok(vec![doubt]));
         let Ok(Reconciled::Done(stored)) = find(scene.run, doubt).await else { panic!("not settled") };
         assert_eq!(stored.outcome, Some(Outcome::Uncertain), "the outcome stays");
         assert_eq!(find(scene.run, doubt).await, Ok(Reconciled::AlreadySettled));
         granted(scene.admit(scene.ask(blocked, Tool::BrowserNavigate)).await);
         let trace = ledger::trace(&test.db, scene.run, 0, 100).await.expect("read");
-let entry = trace.iter().find(|entry| entry.call.id == doubt).expect("in the trace");
+        let entry = trace.iter().find(|entry| entry.call.id == doubt).expect("in the trace");
         assert_eq!((entry.finding, entry.note.as_deref(), entry.found_by.as_deref()), (Some(Finding::TookEffect), Some("seen"), Some("host")));
+        let caused: Vec<_> = trace.iter().filter_map(|entry| Some((entry.call.id, entry.caused_by?))).collect();
+        assert_eq!(caused, [(turned_away, entry.number)], "a refusal names the call it waited for, settled or not");
     }
 
     /// B13, B14: a screenshot is sealed with its call, good for 24 hours, and its own run's.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use formation_core::{AgentId, TokenId, Tool, limits, refusal::Code};
+use formation_core::{AgentId, OperatorId, TokenId, Tool, limits, people::Reach, refusal::Code};
 use formation_store::{
     StoreError,
     ledger::Queued,
     mcp_sessions,
-    runs::{self, Behind, Door, EndReason, Knock, NewRun, Purpose, Reach, Run, RunState},
+    runs::{self, Behind, Door, EndReason, Knock, NewRun, Purpose, Run, RunState},
+    summaries::{self, Filter},
     sweep, tokens,
 };
 use formation_testkit::{databases::TestDb, on_both_databases};
@@ -162,11 +163,11 @@ on_both_databases! {
         let scene = Scene::new(&test).await;
         let stranger = test.agent("stranger").await;
         assert_eq!(runs::of_agent(&test.db, stranger, scene.run).await, Ok(None));
-        assert_eq!(runs::one(&test.db, Reach::Agent(stranger), scene.run).await, Ok(None));
+        assert_eq!(summaries::one(&test.db, Reach::Given(OperatorId::fixed(1)), scene.run).await, Ok(None));
         let run = scene.run;
         let ended = test.db.write(move |tx| Box::pin(async move { runs::end_of_agent(tx, stranger, run, EndReason::Finished).await })).await;
         assert_eq!(ended, Ok::<_, StoreError>(None));
-        assert!(runs::one(&test.db, Reach::Everything, scene.run).await.expect("read").is_some());
+        assert!(summaries::one(&test.db, Reach::Everything, scene.run).await.expect("read").is_some());
     }
 
     async fn lists_are_newest_first_and_in_pages(test) {
@@ -178,12 +179,12 @@ on_both_databases! {
         }
         let scene = Scene { run: ids[4], ..Scene::for_agent(&test, visitor.agent).await };
         scene.queued(Tool::BrowserRead).await;
-        let page = runs::list(&test.db, Reach::Everything, None, 100).await.expect("read");
+        let page = summaries::list(&test.db, Reach::Everything, Filter::default(), 100).await.expect("read");
         let listed: Vec<_> = page.items.iter().map(|item| item.run.id).filter(|id| ids.contains(id)).collect();
         assert_eq!(listed, ids.iter().rev().copied().collect::<Vec<_>>());
         let counted = page.items.iter().find(|item| item.run.id == ids[4]).expect("listed");
         assert_eq!((counted.calls, counted.refused, counted.uncertain), (1, 0, 0));
-        let page = runs::list(&test.db, Reach::Everything, Some(ids[3]), 2).await.expect("read");
+        let page = summaries::list(&test.db, Reach::Everything, Filter { after: Some(ids[3]), ..Filter::default() }, 2).await.expect("read");
         assert_eq!(page.items.iter().map(|item| item.run.id).collect::<Vec<_>>(), [ids[2], ids[1]]);
         assert!(page.has_more);
     }

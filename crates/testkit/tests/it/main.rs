@@ -8,6 +8,7 @@ mod life;
 mod objects;
 mod offers;
 mod once;
+mod oversight;
 mod oversize;
 mod people;
 mod revocation;
