@@ -171,6 +171,7 @@ fn registered() -> OpenApiRouter<Doors> {
         .routes(routes!(settings::web::agent_save_account, settings::web::agent_remove_account))
         .routes(routes!(settings::web::agent_save_connection))
         .routes(routes!(settings::web::agent_usage))
+        .routes(routes!(oversight::overview::read))
         .routes(routes!(oversight::runs::list))
         .routes(routes!(oversight::runs::read))
         .routes(routes!(oversight::runs::cancel))

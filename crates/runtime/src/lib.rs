@@ -8,6 +8,7 @@ mod caller;
 mod execute;
 mod offers;
 pub mod oversight;
+mod overview;
 mod pages;
 pub mod people;
 mod reading;

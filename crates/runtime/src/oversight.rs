@@ -19,6 +19,7 @@ use crate::{
     people::{Agent, Operator},
 };
 
+pub use crate::overview::{AgentState, InUse};
 pub use formation_store::{
     browser_sessions::SessionState,
     conversations::Conversation,

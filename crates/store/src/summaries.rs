@@ -1,5 +1,7 @@
 //! Runs as people look through them: each with its agent, its counts and its browser, filtered, in pages.
 
+use std::collections::BTreeMap;
+
 use formation_core::{AgentId, CallId, RunId, people::Reach};
 
 use crate::{
@@ -64,6 +66,13 @@ pub async fn uncertain_calls(db: &Db, run: RunId) -> Result<Vec<CallId>, StoreEr
     db.rows(sql::UNCERTAIN, &[run.into()]).await?.iter().map(|row| row.at(0)).collect()
 }
 
+/// How many calls of these agents are uncertain and unsettled; who has none isn't in it.
+pub async fn unsettled(db: &Db, agents: &[AgentId]) -> Result<BTreeMap<AgentId, i64>, StoreError> {
+    let agents = serde_json::to_string(agents).map_err(|_| StoreError::internal("an id is no JSON"))?;
+    let rows = db.rows(sql::UNSETTLED_OF, &[(&agents).into()]).await?;
+    rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect()
+}
+
 fn summary(row: &Row) -> Result<RunSummary, StoreError> {
     Ok(RunSummary {
         run: run(row)?,
@@ -109,6 +118,10 @@ pub(crate) mod sql {
         // Few calls are uncertain, many runs are not: from the calls to their runs.
         UNSETTLED = page!("r.id IN (SELECT u.run_id FROM tool_calls u WHERE u.outcome = 'uncertain' AND u.finding IS NULL) AND ");
         ONE = summary!("r.id = $2");
+        UNSETTLED_OF = "SELECT agent_id, count(*) FROM tool_calls WHERE outcome = 'uncertain' AND finding IS NULL \
+            AND agent_id IN (SELECT value FROM json_each($1)) GROUP BY agent_id"
+            => "SELECT agent_id, count(*) FROM tool_calls WHERE outcome = 'uncertain' AND finding IS NULL \
+            AND agent_id IN (SELECT jsonb_array_elements_text(CAST($1 AS jsonb))) GROUP BY agent_id";
         UNCERTAIN = "SELECT id FROM tool_calls WHERE run_id = $1 AND outcome = 'uncertain' AND finding IS NULL \
             ORDER BY created_at, id LIMIT 100";
     }

@@ -3,7 +3,10 @@
 //! Counted are admitted attempts, not amounts on an invoice (L5). Admitted calls count when they were admitted, whatever became of
 //! them; refused ones when they were refused, and consumed nothing.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use formation_core::{AgentId, Binding, Capability, Scope, Timestamp, Tool, VendorId, words};
 
@@ -137,8 +140,24 @@ pub async fn minute(db: &Db, meter: Scope, capability: Capability) -> Result<Min
     Ok(Minute { used, ends: Timestamp::from_micros((minute + 1) * Bucket::Minute.micros()) })
 }
 
+/// The running minute of many connections: what was taken, and when the next one begins.
+pub async fn minutes(
+    db: &Db,
+    meters: &BTreeSet<Scope>,
+) -> Result<(BTreeMap<(Scope, Capability), i64>, Timestamp), StoreError> {
+    let minute = minute_of(db.now().await?);
+    let scopes = serde_json::to_string(meters).map_err(|_| StoreError::internal("a scope is no JSON"))?;
+    let rows = db.rows(sql::MINUTES, &[minute.into(), (&scopes).into()]).await?;
+    let used = rows.iter().map(|row| Ok(((row.at(0)?, row.at(1)?), row.at(2)?))).collect::<Result<_, StoreError>>()?;
+    Ok((used, Timestamp::from_micros((minute + 1) * Bucket::Minute.micros())))
+}
+
 pub(crate) mod sql {
     crate::db::statements! {
+        MINUTES = "SELECT meter_scope, capability, used FROM rate_windows WHERE minute = $1 \
+            AND meter_scope IN (SELECT value FROM json_each($2))"
+            => "SELECT meter_scope, capability, used FROM rate_windows WHERE minute = $1 \
+            AND meter_scope IN (SELECT jsonb_array_elements_text(CAST($2 AS jsonb)))";
         ADMITTED = "SELECT e.admitted_at / $3, e.capability, e.vendor, a.slug, count(*), \
             count(CASE WHEN c.outcome NOT IN ('ok', 'uncertain') THEN 1 END), count(CASE WHEN c.outcome = 'uncertain' THEN 1 END) \
             FROM evidence e JOIN tool_calls c ON c.id = e.call_id JOIN agents a ON a.id = e.agent_id \

@@ -4,6 +4,7 @@
 //! at other ids of its path.
 
 pub(crate) mod conversations;
+pub(crate) mod overview;
 pub(crate) mod runs;
 pub(crate) mod trace;
 

@@ -16,6 +16,7 @@ use formation_testkit::{
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::oversight;
 use crate::stage::{Stage, agent_id, assert_untouched, contents, plain};
 
 /// A mutating request that is done when it is sent.
@@ -90,6 +91,15 @@ impl World {
             }
             ("PUT" | "DELETE", path) if path.starts_with("/api/settings/") || path.starts_with("/api/agents/{slug}/web/") => {
                 self.setting(method, path).await
+            ("POST", "/api/runs/{id}/cancel") => {
+                let run = self.stage.alpha.open_run(&json!({})).await.expect("a run");
+                done(&format!("/api/runs/{}/cancel", run.id), json!({}))
+            }
+            ("POST", "/api/runs/{id}/tool-calls/{call}/reconcile") => {
+                let run = self.stage.alpha.open_run(&json!({})).await.expect("a run");
+                let call = oversight::refused(&run).await;
+                oversight::doubted(&self.db, &call).await;
+                done(&oversight::reconcile(&run, &call), oversight::finding("took_effect"))
             }
             (method, path) => panic!("{method} {path} changes something and has no example here: add one"),
         }
@@ -264,7 +274,7 @@ on_both_databases! {
             assert!((200..300).contains(&reply.status), "{what}: {reply:?}");
             let kind = if is_sign_in || example.page.is_some() { "operator" } else { "operator_token" };
             assert!(world.newest().await.starts_with(&format!("{word} done {kind} ")), "{what}: {}", world.newest().await);
-            if path.starts_with("/api/agents/") {
+            if path.starts_with("/api/agents/") || path.starts_with("/api/runs/") {
                 assert!(world.newest().await.len() > 36, "{what}: the row names the agent: {}", world.newest().await);
             }
             assert_eq!(world.rows().await, before + 1, "{what}, done");

@@ -11,7 +11,7 @@ use formation_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    stage::{Stage, agent_id, assert_untouched, at, browsing, contents, plain, site_with},
+    stage::{Stage, agent_id, assert_untouched, at, browsing, contents, plain, set_browser, site_with},
     within,
 };
 
@@ -34,14 +34,14 @@ async fn ids(client: &Client, path: &str) -> Vec<String> {
 }
 
 /// A call on record that costs no browser: refused. Its id.
-async fn refused(run: &Run) -> String {
+pub(crate) async fn refused(run: &Run) -> String {
     let call = run.call(None, "browser_navigate", &at("/")).await.expect("an answer").json();
     assert_eq!(call["execution"], "refused", "{call}");
     call["id"].as_str().expect("an id").to_owned()
 }
 
 /// Makes a refused navigation one that nobody can be sure of, as a lost answer would have.
-async fn doubted(db: &TestDb, call: &str) {
+pub(crate) async fn doubted(db: &TestDb, call: &str) {
     db.meddle(&format!(
         "UPDATE tool_calls SET execution = 'succeeded', outcome = 'uncertain', dispatched_at = created_at, session_id = '{ABSENT}' \
          WHERE id = '{call}'"
@@ -49,11 +49,11 @@ async fn doubted(db: &TestDb, call: &str) {
     .await;
 }
 
-fn reconcile(run: &Run, call: &str) -> String {
+pub(crate) fn reconcile(run: &Run, call: &str) -> String {
     format!("/api/runs/{}/tool-calls/{call}/reconcile", run.id)
 }
 
-fn finding(word: &str) -> Value {
+pub(crate) fn finding(word: &str) -> Value {
     json!({"finding": word, "note": "the order list\nis empty"})
 }
 
@@ -231,7 +231,7 @@ on_both_databases! {
             (reconcile(&run, &doubtful), &json!({"finding": "perhaps", "note": "x"}), 422, "invalid_value"),
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": ""}), 422, "invalid_value"),
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": "x".repeat(2001)}), 422, "invalid_value"),
-            (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": "a\0b"}), 422, "invalid_value"),
+            (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": "a\u{1b}[31mb"}), 422, "invalid_value"),
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect"}), 422, "invalid_body"),
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": "x", "outcome": "ok"}), 422, "unknown_field"),
         ] {
@@ -251,16 +251,45 @@ on_both_databases! {
         assert_eq!(lines().await, count);
     }
 
-    /// W20, A run that an operator ends is over at once: its call in flight is cut, its browser closed, and the next call says so.
-    async fn an_operator_ends_a_run_and_its_call_in_flight_chromium(db) {
+    /// One read: what each agent can do, on whose account, and what waits for a person; a member sees their agents (L8, W9).
+    async fn an_overview_tells_what_each_agent_has_chromium(db) {
         let site = site_with("<h1>Here</h1>").await;
+        let stage = Stage::of(&db, browsing(&site));
+        let owner = db.owner(&stage.client, "Owner").await.client;
+        let member = db.member(&stage.client, "Member", &["alpha"]).await.client;
+        let run = stage.alpha.open_run(&json!({})).await.expect("a run");
+        let call = run.call(None, "browser_navigate", &json!({"url": "nowhere"})).await.expect("a refusal").json();
+        doubted(&db, call["id"].as_str().expect("an id")).await;
+        let alpha = agent_id(&db, "alpha").await;
+        let beta = agent_id(&db, "beta").await;
+        set_browser(&db, Some(&beta), "disabled").await;
+        let all = items(&owner, "/api/overview").await;
+        assert_eq!(all.iter().map(|agent| (&agent["slug"], &agent["uncertain_calls"])).collect::<Vec<_>>(), [(&json!("beta"), &json!(0)), (&json!("alpha"), &json!(1))]);
+        let of = |agent: &Value, capability: &str| {
+            agent["capabilities"].as_array().expect("capabilities").iter().find(|one| one["capability"] == capability).expect("the capability").clone()
+        };
+        assert_eq!(of(&all[1], "browser"), json!({"capability": "browser", "available": true, "unavailable_reason": "", "effective_provider": "local",
+            "credential_source": "install", "account_source": "environment", "requests_per_run": null, "meter": null}));
+        assert_eq!(of(&all[1], "search"), json!({"capability": "search", "available": false, "unavailable_reason": "no_account", "effective_provider": "",
+            "credential_source": "", "account_source": "", "requests_per_run": null, "meter": null}));
+        assert_eq!((&of(&all[0], "browser")["available"], &of(&all[0], "browser")["unavailable_reason"]), (&json!(false), &json!("disabled")));
+        assert_eq!(items(&member, "/api/overview").await, all[1..], "a member's agents");
+        assert_eq!(items(&owner, &format!("/api/overview?after={beta}")).await, all[1..]);
+        assert_eq!(items(&member, &format!("/api/overview?after={alpha}")).await, Vec::<Value>::new());
+        assert_eq!(get(&owner, "/api/overview?after=x").await.code(), "malformed_id");
+    }
+
+    /// A run that an operator ends is over at once: its call in flight is cut, its browser closed, and the next call says so.
+    async fn an_operator_ends_a_run_and_its_call_in_flight_chromium(db) {
+        let site = site_with("<a href='/slow'>Go</a>").await;
         let stage = Stage::of(&db, browsing(&site));
         let member = db.member(&stage.client, "Member", &["alpha"]).await.client;
         let run = stage.alpha.open_run(&json!({})).await.expect("a run");
-        run.does("browser_navigate", &at("/")).await.expect("the page opens");
+        let page = run.does("browser_navigate", &at("/")).await.expect("the page opens");
+        let click = json!({"action": "click", "ref": reference(&page, "Go").expect("a link")});
         site.hold(Hold::Answers("/slow"));
         let caller = run.clone();
-        let asked = tokio::spawn(async move { caller.call(None, "browser_navigate", &at("/slow")).await });
+        let asked = tokio::spawn(async move { caller.call(None, "browser_act", &click).await });
         assert!(site.sees("/slow", within(20)).await, "it is on its way");
         let path = format!("/api/runs/{}/cancel", run.id);
         let ended = member.post(&path, &json!({})).await.expect("an answer");
@@ -268,7 +297,7 @@ on_both_databases! {
         assert_eq!(newest_line(&db).await, format!("run.cancel done operator_token {}", run.id));
         let cut = tokio::time::timeout(within(10), asked).await.expect("it is cut").expect("no panic").expect("an answer").json();
         site.release();
-        assert_ne!(cut["outcome"], "ok", "{cut}");
+        assert_eq!(cut["outcome"], "input_dispatched", "the click went out, and nobody waits for what it led to: {cut}");
         let next = run.call(None, "browser_read", &json!({})).await.expect("an answer").json();
         assert_eq!(next["observation"]["refusal"]["reason"], "run_over", "{next}");
         assert!(comes_true(within(20), || stage.place.browser_processes().is_empty()).await, "its browser is closed");

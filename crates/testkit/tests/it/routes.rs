@@ -77,6 +77,7 @@ const TABLE: &[(&str, &str, Audience)] = &[
     ("DELETE", "/api/agents/{slug}/web/vendors/{vendor}", Audience::Manager),
     ("PUT", "/api/agents/{slug}/web/{capability}", Audience::Manager),
     ("GET", "/api/agents/{slug}/web/usage", Audience::Manager),
+    ("GET", "/api/overview", Audience::Operator),
     ("GET", "/api/runs", Audience::Operator),
     ("GET", "/api/runs/{id}", Audience::Manager),
     ("POST", "/api/runs/{id}/cancel", Audience::Manager),
