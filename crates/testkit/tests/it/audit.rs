@@ -16,8 +16,10 @@ use formation_testkit::{
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::oversight;
-use crate::stage::{Stage, agent_id, assert_untouched, contents, plain};
+use crate::{
+    oversight,
+    stage::{Stage, agent_id, assert_untouched, contents, plain},
+};
 
 /// A mutating request that is done when it is sent.
 struct Example {
@@ -91,6 +93,7 @@ impl World {
             }
             ("PUT" | "DELETE", path) if path.starts_with("/api/settings/") || path.starts_with("/api/agents/{slug}/web/") => {
                 self.setting(method, path).await
+            }
             ("POST", "/api/runs/{id}/cancel") => {
                 let run = self.stage.alpha.open_run(&json!({})).await.expect("a run");
                 done(&format!("/api/runs/{}/cancel", run.id), json!({}))

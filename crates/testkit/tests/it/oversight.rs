@@ -232,7 +232,7 @@ on_both_databases! {
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": ""}), 422, "invalid_value"),
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": "x".repeat(2001)}), 422, "invalid_value"),
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": "a\u{1b}[31mb"}), 422, "invalid_value"),
-            (reconcile(&run, &doubtful), &json!({"finding": "took_effect"}), 422, "invalid_body"),
+            (reconcile(&run, &doubtful), &json!({"finding": "took_effect"}), 422, "invalid_value"),
             (reconcile(&run, &doubtful), &json!({"finding": "took_effect", "note": "x", "outcome": "ok"}), 422, "unknown_field"),
         ] {
             let reply = member.post(&path, body).await.expect("an answer");
