@@ -84,9 +84,11 @@ impl Problem {
         self
     }
 
-    /// Names the field that is wrong; names longer than 64 characters are cut.
+    /// Names the field that is wrong, if its name could be one of ours: who put a key where a name belongs doesn't read it here (S-04).
     pub fn field(mut self, name: &str) -> Self {
-        self.fields = Some(Box::new(Fields { field: Some(name.chars().take(64).collect()), ..Fields::default() }));
+        let is_word = name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphabetic() || b"_.-".contains(&byte));
+        let name = if is_word { name } else { "…" };
+        self.fields = Some(Box::new(Fields { field: Some(name.to_owned()), ..Fields::default() }));
         self
     }
 
@@ -181,6 +183,7 @@ impl From<RuntimeError> for Problem {
             RuntimeError::Unavailable => {
                 Self::new(Code::StoreUnavailable).detail("The database does not answer; nothing was changed.").retry_after(5)
             }
+            RuntimeError::TokenRevoked => Self::new(Code::Unauthenticated).detail("The token was taken back."),
             RuntimeError::Internal => Self::new(Code::Internal),
         }
     }
@@ -348,8 +351,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_field_name_is_cut() {
-        let text = String::from_utf8(Problem::new(Code::UnknownField).field(&"é".repeat(5000)).document(None)).expect("JSON");
-        assert!(text.len() < 400, "{}", text.len());
+    fn what_is_no_field_s_name_is_not_repeated() {
+        let said = |name: &str| String::from_utf8(Problem::new(Code::UnknownField).field(name).document(None)).expect("JSON");
+        for ours in ["limits.requests_per_run", "formation-run", "isAdmin", "__proto__"] {
+            assert!(said(ours).contains(ours), "{ours}");
+        }
+        for odd in ["é".repeat(5000), "a".repeat(65), "fmo_0123".into(), "BSAq7Xz92k".into(), "two words".into()] {
+            assert!(!said(&odd).contains(&odd) && said(&odd).contains('…'), "{odd}");
+        }
     }
 }

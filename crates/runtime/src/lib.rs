@@ -49,6 +49,9 @@ pub enum RuntimeError {
     /// It does not answer; nothing was changed.
     #[error("the database does not answer")]
     Unavailable,
+    /// It says that the caller's token was taken back since it was presented; nothing was changed.
+    #[error("the token is no longer good")]
+    TokenRevoked,
     /// It refused what should have been right; logged where it happened.
     #[error("an internal error")]
     Internal,

@@ -11,6 +11,7 @@ impl Runtime {
         let new =
             runs::NewRun { agent, token, conversation: open.conversation, deadline: open.deadline, max_calls: open.max_tool_calls };
         let opened = self.0.db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await })).await?;
+        let opened = opened.ok_or(RuntimeError::TokenRevoked)?;
         Ok(OpenedRun { run: opened.run.id, token: opened.token.text, deadline: opened.run.deadline_at })
     }
 
@@ -54,16 +55,18 @@ impl Runtime {
             idle_after: limits::IMPLICIT_IDLE,
         };
         let behind = self.0.db.write(move |tx| Box::pin(async move { runs::behind(tx, &knock).await })).await?;
-        Ok(match behind {
-            runs::Behind::Open { run, announce } => RunRef { run: run.id, agent, is_successor: announce },
-            runs::Behind::Over { run, .. } => RunRef { run: run.id, agent, is_successor: false },
-        })
+        match behind {
+            runs::Behind::Open { run, announce } => Ok(RunRef { run: run.id, agent, is_successor: announce }),
+            runs::Behind::Over { run, .. } => Ok(RunRef { run: run.id, agent, is_successor: false }),
+            runs::Behind::Revoked => Err(RuntimeError::TokenRevoked),
+        }
     }
 
     /// Opens a session for a legacy MCP client.
     pub async fn open_mcp_session(&self, caller: &Caller) -> Result<McpSessionId, RuntimeError> {
         let token = caller.token();
-        Ok(self.0.db.write(move |tx| Box::pin(async move { mcp_sessions::open(tx, token).await })).await?)
+        let opened = self.0.db.write(move |tx| Box::pin(async move { mcp_sessions::open(tx, token).await })).await?;
+        opened.ok_or(RuntimeError::TokenRevoked)
     }
 
     /// Whether the session is open and this token's own.

@@ -119,7 +119,7 @@ impl Bench {
         let mut opened = Vec::new();
         for _ in 0..CALLERS[2] * ROUND {
             let new = NewRun { agent, token, conversation: None, deadline: Duration::from_hours(1), max_calls: 1_000_000 };
-            let run = db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await })).await?.run.id;
+            let run = db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await })).await?.ok_or("a good token")?.run.id;
             let offer = NewOffer { tool: Tool::BrowserRead, schema_version: 1, binding: binding.clone() };
             let offers = db.write(move |tx| Box::pin(async move { offers::record(tx, run, &[offer]).await })).await?;
             opened.push((run, offers[0].id));

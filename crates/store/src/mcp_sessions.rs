@@ -9,17 +9,21 @@ use crate::{
     db::{Db, Tx},
     error::StoreError,
     runs::{self, Door, EndReason},
+    tokens,
 };
 
 /// A session nobody used for this long is forgotten.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_hours(30 * 24);
 
-/// Opens a session for this token: `initialize` does.
-pub async fn open(tx: &mut Tx, token: TokenId) -> Result<McpSessionId, StoreError> {
+/// Opens a session for this token: `initialize` does. `None`: it isn't good any more.
+pub async fn open(tx: &mut Tx, token: TokenId) -> Result<Option<McpSessionId>, StoreError> {
+    if !tokens::hold(tx, token).await? {
+        return Ok(None);
+    }
     let now = tx.now().await?;
     let id = McpSessionId::mint(now, tx.entropy());
     tx.exec(sql::OPEN, &[id.into(), token.into(), now.into()]).await?;
-    Ok(id)
+    Ok(Some(id))
 }
 
 /// Whether this session is this token's and not ended. A foreign, an unknown and an ended one are the same.

@@ -130,8 +130,11 @@ pub struct OpenedRun {
     pub token: Minted,
 }
 
-/// Opens a run for a harness.
-pub async fn open(tx: &mut Tx, new: &NewRun) -> Result<OpenedRun, StoreError> {
+/// Opens a run for a harness. `None`: its token isn't good any more.
+pub async fn open(tx: &mut Tx, new: &NewRun) -> Result<Option<OpenedRun>, StoreError> {
+    if !tokens::hold(tx, new.token).await? {
+        return Ok(None);
+    }
     let conversation = conversations::named_or_new(tx, new.agent, new.conversation.as_deref()).await?;
     let now = tx.now().await?;
     let run = Run {
@@ -151,7 +154,7 @@ pub async fn open(tx: &mut Tx, new: &NewRun) -> Result<OpenedRun, StoreError> {
     };
     insert(tx, &run, new.token, "").await?;
     let token = tokens::mint_run(tx, new.agent, run.id).await?;
-    Ok(OpenedRun { run, token })
+    Ok(Some(OpenedRun { run, token }))
 }
 
 /// `false`: another first call has just opened a run behind the same door.
@@ -243,6 +246,8 @@ pub enum Behind {
         /// Why.
         reason: EndReason,
     },
+    /// The caller's token was taken back since it was presented: nothing is opened for it.
+    Revoked,
 }
 
 /// The run behind a door: the open one, or the end of the last one if nobody was told yet, or a new one.
@@ -289,6 +294,9 @@ async fn try_door(tx: &mut Tx, knock: &Knock) -> Result<Option<Behind>, StoreErr
 }
 
 async fn open_behind_door(tx: &mut Tx, knock: &Knock, key: &str, follows: bool) -> Result<Option<Behind>, StoreError> {
+    if !tokens::hold(tx, knock.token).await? {
+        return Ok(Some(Behind::Revoked));
+    }
     let now = tx.now().await?;
     let defaults = run_defaults(tx, knock.agent).await?;
     let conversation = conversations::named_or_new(tx, knock.agent, knock.conversation.as_deref()).await?;

@@ -306,8 +306,8 @@ mod tests {
         assert_eq!(two.open(&HERE, &relabelled).map(|_| ()), Err(CannotOpen::Damaged));
     }
 
-    /// The bar is a million seals; the nonces and data keys of 20,000 are compared here, the rest is the birthday bound of 192
-    /// random bits.
+    /// The bar is a million seals, which `scripts/bench secrets` makes with the system's randomness; here the nonces and data keys of
+    /// 20,000 are compared.
     #[test]
     fn bar_s16_no_nonce_and_no_data_key_repeats() {
         let (keys, entropy) = (keys(1), Entropy::counting(4));

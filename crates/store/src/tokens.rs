@@ -10,6 +10,7 @@ use crate::{
     Page,
     db::{Db, News, Row, Tx, Val, stored_words},
     error::StoreError,
+    runs::{self, EndReason},
     seal::to_hex,
 };
 
@@ -159,11 +160,27 @@ async fn note_use(db: &Db, token: TokenId, last: Option<Timestamp>) -> Result<()
     db.write(move |tx| Box::pin(async move { tx.exec(sql::USED, &[token.into(), now.into()]).await.map(|_| ()) })).await
 }
 
-/// Ends one token of this agent. `false`: it has no such living token.
-pub async fn revoke(tx: &mut Tx, agent: AgentId, token: TokenId) -> Result<bool, StoreError> {
+/// Holds a good token until this transaction ends: who takes it back waits, and then finds what was opened meanwhile. `false`: it isn't
+/// good any more.
+pub(crate) async fn hold(tx: &mut Tx, token: TokenId) -> Result<bool, StoreError> {
+    Ok(tx.row(sql::HOLD, &[token.into()]).await?.is_some())
+}
+
+/// Ends one token of this agent and what it opened: its MCP sessions are over, and its open runs, whose own tokens get `run_over` from
+/// now on. How many runs those were; `None`: the agent has no such living token.
+pub async fn revoke(tx: &mut Tx, agent: AgentId, token: TokenId) -> Result<Option<usize>, StoreError> {
     let now = tx.now().await?;
+    // First: nothing is opened behind the token from here on (`hold`).
+    if tx.exec(sql::REVOKE, &[token.into(), agent.into(), now.into()]).await? == 0 {
+        return Ok(None);
+    }
+    tx.exec(sql::END_MCP_SESSIONS, &[token.into(), now.into()]).await?;
+    let open = tx.rows(sql::OPEN_RUNS, &[token.into()]).await?;
+    for row in &open {
+        runs::end(tx, row.at(0)?, EndReason::Cancelled).await?;
+    }
     tx.tell(News::People);
-    Ok(tx.exec(sql::REVOKE, &[token.into(), agent.into(), now.into()]).await? == 1)
+    Ok(Some(open.len()))
 }
 
 /// Ends one token of this operator. `false`: they have no such living token.
@@ -240,8 +257,14 @@ pub(crate) mod sql {
             WHERE t.token_hash = $1 AND t.kind = $2 AND t.revoked_at IS NULL AND o.disabled_at IS NULL";
         IS_GOOD = "SELECT t.id FROM tokens t JOIN agents a ON a.id = t.agent_id \
             WHERE t.id = $1 AND t.revoked_at IS NULL AND a.deleted_at IS NULL";
+        HOLD = "SELECT t.id FROM tokens t JOIN agents a ON a.id = t.agent_id \
+            WHERE t.id = $1 AND t.revoked_at IS NULL AND a.deleted_at IS NULL"
+            => "SELECT t.id FROM tokens t JOIN agents a ON a.id = t.agent_id \
+            WHERE t.id = $1 AND t.revoked_at IS NULL AND a.deleted_at IS NULL FOR SHARE";
         USED = "UPDATE tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
         REVOKE = "UPDATE tokens SET revoked_at = $3 WHERE id = $1 AND agent_id = $2 AND revoked_at IS NULL";
+        END_MCP_SESSIONS = "UPDATE mcp_sessions SET ended_at = $2 WHERE token_id = $1 AND ended_at IS NULL";
+        OPEN_RUNS = "SELECT id FROM runs WHERE opened_by = $1 AND state = 'open' ORDER BY id";
         REVOKE_OF_OPERATOR = "UPDATE tokens SET revoked_at = $3 WHERE id = $1 AND operator_id = $2 AND revoked_at IS NULL";
         LIST = "SELECT id, name, created_at, last_used_at, revoked_at FROM tokens WHERE agent_id = $1 AND kind = 'agent' \
             AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT 101";

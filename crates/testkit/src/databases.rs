@@ -177,7 +177,11 @@ impl TestDb {
     pub async fn opened_run(&self, agent: AgentId, max_calls: i64) -> OpenedRun {
         let token = self.token(agent).await;
         let new = NewRun { agent, token, conversation: None, deadline: Duration::from_hours(1), max_calls };
-        self.db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await })).await.expect("a run can be opened")
+        self.db
+            .write(move |tx| Box::pin(async move { runs::open(tx, &new).await }))
+            .await
+            .expect("a run can be opened")
+            .expect("the token is good")
     }
 
     /// The same, by its id.

@@ -211,6 +211,7 @@ fn call_key(context: &RequestContext<RoleServer>) -> Result<Option<String>, Erro
 fn sorry(error: RuntimeError) -> ErrorData {
     match error {
         RuntimeError::Unavailable => ErrorData::internal_error(DATABASE_CLOSED, None),
+        RuntimeError::TokenRevoked => ErrorData::invalid_request("the token was taken back", None),
         RuntimeError::Internal => ErrorData::internal_error("an internal error", None),
     }
 }

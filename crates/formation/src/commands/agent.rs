@@ -138,20 +138,28 @@ async fn revoke(db: &Db, slug: &str, token: TokenId, output: Output) -> Result<(
     let revoked = db
         .write(move |tx| {
             Box::pin(async move {
-                let revoked = tokens::revoke(tx, agent, token).await?;
-                if revoked {
-                    audit::done(tx, &Actor::host(), Some(agent), "agent_token.revoke", &token.to_string(), json!({})).await?;
+                let runs_ended = tokens::revoke(tx, agent, token).await?;
+                if let Some(runs_ended) = runs_ended {
+                    let detail = json!({ "runs_ended": runs_ended });
+                    audit::done(tx, &Actor::host(), Some(agent), "agent_token.revoke", &token.to_string(), detail).await?;
                 }
-                Ok::<_, StoreError>(revoked)
+                Ok::<_, StoreError>(runs_ended)
             })
         })
         .await
         .map_err(|error| opening::unreadable(&error))?;
-    if !revoked {
+    let Some(runs_ended) = revoked else {
         return Err(Failure::failed(format!("agent `{slug}` has no good token `{token}`"))
             .hint(format!("`formation agent tokens {slug}` lists them")));
-    }
-    output.answer(&json!({"id": token, "revoked": true}), || format!("revoked token {token} of agent `{slug}`"))
+    };
+    output.answer(&json!({"id": token, "revoked": true, "runs_ended": runs_ended}), || {
+        let ended = match runs_ended {
+            0 => String::new(),
+            1 => "; its open run is over".to_owned(),
+            many => format!("; its {many} open runs are over"),
+        };
+        format!("revoked token {token} of agent `{slug}`{ended}")
+    })
 }
 
 async fn find(db: &Db, slug: &str) -> Result<AgentId, Failure> {

@@ -263,19 +263,20 @@ impl Runtime {
         write.await
     }
 
-    /// Ends a token of an agent; its streams end with it.
+    /// Ends a token of an agent with all that it opened: its runs are over, its MCP sessions and streams end.
     pub async fn revoke_agent_token(&self, actor: &Actor, agent: &Agent, token: TokenId) -> Result<(), ChangeError> {
         let (actor, agent) = (actor.clone(), agent.id);
         let write = self.0.db.write(move |tx| {
             Box::pin(async move {
-                if !tokens::revoke(tx, agent, token).await? {
-                    return Err(ChangeError::NotFound);
-                }
-                audit::done(tx, &actor, Some(agent), "agent_token.revoke", &token.to_string(), json!({})).await?;
-                Ok(())
+                let runs_ended = tokens::revoke(tx, agent, token).await?.ok_or(ChangeError::NotFound)?;
+                let detail = json!({ "runs_ended": runs_ended });
+                audit::done(tx, &actor, Some(agent), "agent_token.revoke", &token.to_string(), detail).await?;
+                Ok::<_, ChangeError>(())
             })
         });
-        write.await
+        write.await?;
+        self.0.wake_sweeper();
+        Ok(())
     }
 }
 

@@ -55,8 +55,9 @@ on_both_databases! {
         }
         let stranger = test.agent("stranger").await;
         let revoke = |agent| test.db.write(move |tx| Box::pin(async move { tokens::revoke(tx, agent, id).await }));
-        assert_eq!(revoke(stranger).await, Ok(false), "another agent's token isn't found");
-        assert_eq!(revoke(agent).await, Ok(true));
+        assert_eq!(revoke(stranger).await, Ok(None), "another agent's token isn't found");
+        assert_eq!(revoke(agent).await, Ok(Some(0)));
+        assert_eq!(revoke(agent).await, Ok(None), "once");
         assert_eq!(tokens::lookup(&test.db, &text).await, Ok(None));
         assert!(tokens::list(&test.db, agent, None).await.expect("read").items[0].revoked_at.is_some());
 

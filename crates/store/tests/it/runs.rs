@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use formation_core::{AgentId, OperatorId, TokenId, Tool, limits, people::Reach, refusal::Code};
 use formation_store::{
-    StoreError,
+    StoreError, agents,
     ledger::Queued,
     mcp_sessions,
     runs::{self, Behind, Door, EndReason, Knock, NewRun, Purpose, Run, RunState},
@@ -25,6 +25,10 @@ struct Visitor {
 impl Visitor {
     async fn new(test: &TestDb) -> Self {
         let agent = test.agent("demo").await;
+        Self::new_for(test, agent).await
+    }
+
+    async fn new_for(test: &TestDb, agent: AgentId) -> Self {
         Self { test: test.clone(), agent, token: test.token(agent).await }
     }
 
@@ -44,6 +48,7 @@ fn open(behind: Behind) -> (Run, bool) {
     match behind {
         Behind::Open { run, announce } => (run, announce),
         Behind::Over { run, reason } => panic!("{} is over: {reason}", run.id),
+        Behind::Revoked => panic!("the token is good"),
     }
 }
 
@@ -51,6 +56,7 @@ fn over(behind: Behind) -> EndReason {
     match behind {
         Behind::Over { reason, .. } => reason,
         Behind::Open { run, .. } => panic!("{} is open", run.id),
+        Behind::Revoked => panic!("the token is good"),
     }
 }
 
@@ -144,10 +150,13 @@ on_both_databases! {
         let new = |word: Option<&str>| NewRun {
             agent: visitor.agent, token: visitor.token, conversation: word.map(str::to_owned), deadline: Duration::from_mins(1), max_calls: 3,
         };
-        let opened = |new: NewRun| test.db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await }));
-        let one = opened(new(Some("talk"))).await.expect("opened");
-        let two = opened(new(Some("talk"))).await.expect("opened");
-        let alone = opened(new(None)).await.expect("opened");
+        let opened = async |new: NewRun| {
+            let written = test.db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await })).await;
+            written.expect("opened").expect("a good token")
+        };
+        let one = opened(new(Some("talk"))).await;
+        let two = opened(new(Some("talk"))).await;
+        let alone = opened(new(None)).await;
         assert_eq!(one.run.conversation, two.run.conversation);
         assert_ne!(one.run.conversation, alone.run.conversation);
         let text = std::str::from_utf8(one.token.text.expose()).expect("text").to_owned();
@@ -193,7 +202,7 @@ on_both_databases! {
     async fn an_mcp_session_is_bound_to_its_token(test) {
         let visitor = Visitor::new(&test).await;
         let token = visitor.token;
-        let session = test.db.write(move |tx| Box::pin(async move { mcp_sessions::open(tx, token).await })).await.expect("opened");
+        let session = test.db.write(move |tx| Box::pin(async move { mcp_sessions::open(tx, token).await })).await.expect("opened").expect("a good token");
         let (run, _) = open(visitor.knock(Door::Session(session), Purpose::Call).await);
         let stranger = test.token(visitor.agent).await;
         assert_eq!(mcp_sessions::is_open(&test.db, token, session).await, Ok(true));
@@ -207,11 +216,84 @@ on_both_databases! {
         assert_eq!(run.end_reason, Some(EndReason::SessionEnded));
     }
 
+    /// A token that is taken back takes what it opened along, and nothing else of its agent.
+    async fn a_revoked_token_ends_what_it_opened(test) {
+        let visitor = Visitor::new(&test).await;
+        let (agent, token) = (visitor.agent, visitor.token);
+        let other = Visitor::new_for(&test, agent).await;
+        let session = test.db.write(move |tx| Box::pin(async move { mcp_sessions::open(tx, token).await })).await.expect("opened").expect("a good token");
+        let mut mine = Vec::new();
+        for door in [Door::Session(session), Door::Named("mine".into()), Door::Current] {
+            mine.push(open(visitor.knock(door, Purpose::Call).await).0.id);
+        }
+        let new = NewRun { agent, token, conversation: None, deadline: Duration::from_mins(1), max_calls: 3 };
+        let again = new.clone();
+        mine.push(test.db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await })).await.expect("opened").expect("a good token").run.id);
+        let finished = open(visitor.knock(Door::Named("done".into()), Purpose::Call).await).0;
+        visitor.end(&finished, EndReason::Finished).await;
+        let others = open(other.knock(Door::Current, Purpose::Call).await).0.id;
+
+        let revoke = || test.db.write(move |tx| Box::pin(async move { tokens::revoke(tx, agent, token).await }));
+        assert_eq!((revoke().await, revoke().await), (Ok(Some(4)), Ok(None)));
+        let read = async |id| {
+            let run = runs::of_agent(&test.db, agent, id).await.expect("read").expect("there");
+            (run.state, run.end_reason)
+        };
+        for id in mine {
+            assert_eq!(read(id).await, (RunState::Over, Some(EndReason::Cancelled)));
+        }
+        assert_eq!(read(finished.id).await, (RunState::Over, Some(EndReason::Finished)));
+        assert_eq!(read(others).await, (RunState::Open, None));
+        assert_eq!(mcp_sessions::is_open(&test.db, token, session).await, Ok(false));
+        // Whoever was let in just before opens nothing behind it.
+        let opened = test.db.write(move |tx| Box::pin(async move { runs::open(tx, &again).await })).await.expect("answered");
+        assert!(opened.is_none());
+        assert_eq!(test.db.write(move |tx| Box::pin(async move { mcp_sessions::open(tx, token).await })).await, Ok(None));
+        assert_eq!(visitor.knock(Door::Named("new".into()), Purpose::Call).await, Behind::Revoked);
+    }
+
+    /// The same while others open runs behind the token, here and on another replica: none is left open; nor is one of a deleted agent.
+    async fn nothing_is_opened_behind_a_token_that_goes(test) {
+        for round in 0..12 {
+            let agent = test.agent(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"][round]).await;
+            let token = test.token(agent).await;
+            let replica = if test.file().is_some() { test.clone() } else { test.replica().await };
+            let opening = (0..16).map(|number| {
+                let db = if number % 2 == 0 { test.db.clone() } else { replica.db.clone() };
+                tokio::spawn(async move {
+                    if number % 4 < 2 {
+                        let new = NewRun { agent, token, conversation: None, deadline: Duration::from_mins(1), max_calls: 3 };
+                        return db.write(move |tx| Box::pin(async move { runs::open(tx, &new).await })).await.expect("answered").is_some();
+                    }
+                    let door = Door::Named(format!("n{number}"));
+                    let knock = Knock { agent, token, door, conversation: None, purpose: Purpose::Call, idle_after: limits::IMPLICIT_IDLE };
+                    let behind = db.write(move |tx| Box::pin(async move { runs::behind(tx, &knock).await })).await;
+                    matches!(behind, Ok(Behind::Open { .. }))
+                })
+            });
+            let opening: Vec<_> = opening.collect();
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            let gone = test.db.write(move |tx| Box::pin(async move {
+                if round % 3 == 0 { agents::delete(tx, agent).await } else { Ok(tokens::revoke(tx, agent, token).await?.is_some()) }
+            })).await;
+            assert_eq!(gone, Ok(true));
+            let mut opened = 0;
+            for one in opening {
+                opened += i64::from(one.await.expect("no panic"));
+            }
+            let of_agent = |state: &str| format!("SELECT count(*) FROM runs WHERE agent_id = '{agent}' AND state = '{state}'");
+            assert_eq!((test.number(&of_agent("open")).await, test.number(&of_agent("over")).await), (0, opened), "round {round}");
+        }
+    }
+
     async fn an_mcp_session_is_forgotten_after_thirty_days(test) {
         let visitor = Visitor::new(&test).await;
         let token = visitor.token;
         let new = || test.db.write(move |tx| Box::pin(async move { mcp_sessions::open(tx, token).await }));
-        let (used, unused) = (new().await.expect("opened"), new().await.expect("opened"));
+        let new = async || new().await.expect("opened").expect("a good token");
+        let (used, unused) = (new().await, new().await);
         test.hands.forward(Duration::from_hours(20 * 24));
         open(visitor.knock(Door::Session(used), Purpose::Call).await);
         test.hands.forward(Duration::from_hours(11 * 24));

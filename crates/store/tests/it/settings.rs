@@ -294,5 +294,6 @@ async fn implicit_calls(test: &TestDb, agent: AgentId) -> i64 {
     match test.db.write(move |tx| Box::pin(async move { runs::behind(tx, &knock).await })).await.expect("a run opens") {
         Behind::Open { run, .. } => run.max_calls,
         Behind::Over { reason, .. } => panic!("over: {reason:?}"),
+        Behind::Revoked => panic!("the token is good"),
     }
 }
