@@ -114,11 +114,14 @@ impl World {
         let scope = if path.starts_with("/api/agents/") { "scope <> 'install'" } else { "scope = 'install'" };
         let (table, mut body) = match (method, path.as_str()) {
             ("DELETE", _) => (format!("vendor_accounts WHERE {scope}"), json!({})),
-            (_, path) if path.ends_with("/vendors/brave") => (format!("vendor_accounts WHERE {scope}"), json!({"api_key": KEY})),
-            (_, path) if path.ends_with("/web/search") => {
-                (format!("capability_settings WHERE {scope}"), json!({"mode": "disabled"}))
+            (_, path) if path.ends_with("/vendors/brave") => {
+                (format!("vendor_accounts WHERE {scope}"), json!({"api_key": KEY, "config": {}}))
             }
-            _ => ("install_settings".to_owned(), json!({"result_retention_days": 7})),
+            (_, path) if path.ends_with("/web/search") => (
+                format!("capability_settings WHERE {scope}"),
+                json!({"mode": "disabled", "provider": "", "config": {}, "limits": {}}),
+            ),
+            _ => ("install_settings".to_owned(), json!({"result_retention_days": 7, "run_defaults": {"max_tool_calls": 9}})),
         };
         let sql = format!("SELECT coalesce(max(version), 0) FROM {table}");
         if method == "DELETE" && self.db.number(&sql).await == 0 {
@@ -348,6 +351,62 @@ on_both_databases! {
             }
             let after = without_audit(contents(&db).await);
             assert_eq!(after, before, "{method} {path}");
+        }
+    }
+
+    /// O11, S-07: a member with one agent does every deed that an agent's managers may, and reads all that they may; the same for
+    /// another agent is 404, an owner's deed 403, and neither changes anything but the trail.
+    async fn o11_a_member_does_every_deed_for_their_agent_alone(db) {
+        let world = World::new(&db).await;
+        let member = db.member(&world.stage.client, "Member", &["alpha"]).await;
+        let document = world.stage.client.get("/api/openapi.json").await.expect("the document").json();
+        let role = |method: &str, path: &str| {
+            let security = document["paths"][path][method.to_lowercase()]["security"].as_array().cloned().unwrap_or_default();
+            security.iter().find_map(|one| one["session"][0].as_str().map(str::to_owned)).unwrap_or_default()
+        };
+        let mut deeds = 0;
+        for (number, (method, path, _)) in mutating(&world.stage.client).await.into_iter().enumerate() {
+            let (what, role) = (format!("{method} {path}"), role(&method, &path));
+            if role != "manager" && role != "owner" {
+                continue;
+            }
+            let example = world.example(&method, &path, &format!("o11-{number}")).await;
+            let before = without_audit(contents(&db).await);
+            if role == "owner" {
+                let reply = world.send(&method, &example, &example.body, &member.client).await;
+                assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"), "{what}: {reply:?}");
+                assert_eq!(without_audit(contents(&db).await), before, "{what}");
+                continue;
+            }
+            let betas = Example { path: example.path.replace("/alpha", "/beta"), body: Value::Null, stale: None, page: None };
+            let mut turned = vec![world.send(&method, &example, &example.body, &world.stranger.client).await];
+            if betas.path != example.path {
+                turned.push(world.send(&method, &betas, &example.body, &member.client).await);
+            }
+            for reply in turned {
+                assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{what}: {reply:?}");
+            }
+            assert_eq!(without_audit(contents(&db).await), before, "{what}");
+            let reply = world.send(&method, &example, &example.body, &member.client).await;
+            assert!((200..300).contains(&reply.status), "{what}: {reply:?}");
+            deeds += 1;
+        }
+        assert!(deeds >= 8, "{deeds}");
+        for (path, operations) in document["paths"].as_object().expect("paths") {
+            if operations.get("get").is_none() || !path.starts_with("/api/") {
+                continue;
+            }
+            let role = role("get", path);
+            let (own, foreign) = (path.replace("{slug}", "alpha"), path.replace("{slug}", "beta"));
+            let expected = match role.as_str() {
+                "manager" if own != foreign => Some((200, 404)),
+                "owner" => Some((403, 403)),
+                _ => None,
+            };
+            if let Some(expected) = expected {
+                let (own, foreign) = (member.client.get(&own).await.expect("an answer"), member.client.get(&foreign).await.expect("an answer"));
+                assert_eq!((own.status, foreign.status), expected, "{path}");
+            }
         }
     }
 

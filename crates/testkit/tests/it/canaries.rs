@@ -3,6 +3,8 @@
 //!
 //! A canary has no eight characters in a row that anybody would write: no words.
 
+mod vendor_keys;
+
 use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},

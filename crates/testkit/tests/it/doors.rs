@@ -242,7 +242,15 @@ fn bar_s10_foreign_hosts_and_origins_are_refused_before_routing() {
         let hosts = ["evil.example", "127.0.0.1", "localhost", "evil.example:8420", "169.254.169.254", &rebound, &foreign_port];
         let origins =
             ["http://evil.example", "null", "https://localhost", "file://", "http://127.0.0.1:1", "chrome-extension://abc"];
-        for (path, body) in [("/mcp", &initialize), ("/v1/runs", &json!({})), ("/healthz", &json!({})), ("/nowhere", &json!({}))] {
+        for (path, body) in [
+            ("/mcp", &initialize),
+            ("/v1/runs", &json!({})),
+            ("/api/session", &json!({})),
+            ("/api/agents", &json!({"slug": "x"})),
+            ("/api/settings/web", &json!({})),
+            ("/healthz", &json!({})),
+            ("/nowhere", &json!({})),
+        ] {
             for (name, values) in [("host", &hosts[..]), ("origin", &origins[..])] {
                 for value in values {
                     let request = stage.alpha.request(Method::POST, path).header("accept", BOTH).header(name, *value).json(body);

@@ -5,6 +5,7 @@ mod canaries;
 mod doors;
 mod kills;
 mod life;
+mod notices;
 mod objects;
 mod offers;
 mod once;
@@ -17,6 +18,7 @@ mod runs;
 mod search;
 mod settings;
 mod stage;
+mod taken_back;
 mod tools;
 
 /// The server under test.

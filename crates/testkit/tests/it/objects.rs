@@ -1,6 +1,6 @@
 //! Ids that aren't the caller's: in path, query, body and headers, each answered like one that doesn't exist (S-08, S-15).
 //!
-//! That the two also take equally long is a bench's to show: here other tests share the machine.
+//! That the two also take equally long is shown by `scripts/bench secrets`: here other tests share the machine.
 
 use formation_testkit::{
     http::{Client, Reply, Run},

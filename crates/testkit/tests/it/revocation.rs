@@ -64,14 +64,14 @@ async fn granted(searching: &Searching) {
 }
 
 /// On PostgreSQL a second replica; every other caller goes there.
-fn replica(searching: &Searching) -> Option<Server> {
+pub(crate) fn replica(searching: &Searching) -> Option<Server> {
     let stage = &searching.stage;
     let url = stage.place.database()?;
     let place = stage.place.replica(url).expect("a second place");
     Some(stage.setup.start(&place).expect("a second server"))
 }
 
-fn through(run: &Run, server: Option<&Server>, index: usize) -> Run {
+pub(crate) fn through(run: &Run, server: Option<&Server>, index: usize) -> Run {
     match server.filter(|_| index % 2 == 1) {
         Some(server) => Run { client: server.client.with_token(run.client.token().expect("a token")), ..run.clone() },
         None => run.clone(),

@@ -297,6 +297,9 @@ async fn compare(stage: &Stage, callers: &[Caller], ids: &Ids) {
                 if (reply.header("x-content-type-options"), reply.header("cache-control")) != ("nosniff", "no-store") {
                     wrong.push(format!("{method} {path} by {}: may be sniffed or stored", caller.name));
                 }
+                if reply.headers.keys().any(|name| name.as_str().starts_with("access-control-")) {
+                    wrong.push(format!("{method} {path} by {}: other sites are let in", caller.name));
+                }
                 if reply.status == 401 && reply.header("www-authenticate").is_empty() {
                     wrong.push(format!("{method} {path} by {}: 401 without WWW-Authenticate", caller.name));
                 }
