@@ -29,7 +29,8 @@ pub(crate) struct RequestId(pub(crate) String);
 /// What is allowed in, and who numbers what came.
 #[derive(Debug)]
 pub(crate) struct Door {
-    hosts: Vec<Host>,
+    /// `None`: whatever it is called.
+    hosts: Option<Vec<Host>>,
     origins: Vec<String>,
     entropy: Entropy,
 }
@@ -51,12 +52,18 @@ impl Door {
         }
         let hosts = urls.iter().filter_map(Host::of).collect();
         let origins = urls.iter().map(|url| url.origin().ascii_serialization()).collect();
-        Self { hosts, origins, entropy: config.entropy.clone() }
+        Self { hosts: Some(hosts), origins, entropy: config.entropy.clone() }
+    }
+
+    /// For a listener of its own that tells nothing of anybody: whoever reaches it may call it what they like, but pages of other
+    /// sites stay out.
+    pub(crate) fn of_any_name(config: &ServerConfig) -> Self {
+        Self { hosts: None, ..Self::new(config) }
     }
 
     /// The allowed host names for rmcp's second fence, which compares a port only when it is written out: the first one did.
     pub(crate) fn host_names(&self) -> impl Iterator<Item = String> {
-        self.hosts.iter().map(|host| host.name.clone())
+        self.hosts.iter().flatten().map(|host| host.name.clone())
     }
 
     /// The allowed origins, each with its port, for rmcp's second fence.
@@ -96,10 +103,11 @@ impl Door {
 
     /// Exactly one Host, one of ours, and in an absolute request target none but ours either.
     fn knows_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let Some(hosts) = &self.hosts else { return true };
         let mut values = headers.get_all(header::HOST).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return false };
         let named = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
-        let is_ours = |authority: &Authority| !authority.as_str().contains('@') && self.hosts.iter().any(|host| host.is(authority));
+        let is_ours = |authority: &Authority| !authority.as_str().contains('@') && hosts.iter().any(|host| host.is(authority));
         named.as_ref().is_some_and(is_ours) && uri.authority().is_none_or(is_ours)
     }
 

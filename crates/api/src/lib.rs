@@ -13,6 +13,7 @@ mod guard;
 mod health;
 mod list;
 mod mcp;
+mod measure;
 mod oversight;
 mod people;
 pub mod problem;
@@ -23,6 +24,8 @@ mod settings;
 
 pub use door::{HEADER_BYTES, URI_BYTES};
 pub use guard::Body;
+pub use health::{Check, Checks, Report, State};
+pub use measure::app as metrics_app;
 pub use problem::Problem;
 pub use routes::{Audience, Route, app, openapi, routes};
 pub use server::{App, ServerConfig, Timers, serve};

@@ -19,7 +19,9 @@ use utoipa::openapi::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth, health, mcp, oversight, people,
+    auth, health,
+    health::Checks,
+    mcp, measure, oversight, people,
     problem::Problem,
     run_api,
     server::{App, Matched, ServerConfig, Timers},
@@ -32,6 +34,7 @@ pub(crate) struct Doors {
     pub(crate) runtime: Runtime,
     pub(crate) mcp: mcp::Gate,
     pub(crate) timers: Timers,
+    pub(crate) checks: Checks,
 }
 
 impl FromRef<Doors> for Timers {
@@ -72,10 +75,11 @@ pub struct Route {
 
 /// Everything behind the door, ready for [`crate::serve`]. Cheap: nothing is opened or asked.
 pub fn app(runtime: Runtime, config: &ServerConfig) -> App {
+    measure::start();
     let closing = CancellationToken::new();
     let mcp = mcp::Gate::new(runtime.clone(), config, closing.clone());
     let (router, _) = registered().split_for_parts();
-    let doors = Doors { runtime, mcp, timers: config.timers };
+    let doors = Doors { runtime, mcp, timers: config.timers, checks: config.checks.clone() };
     let router = router.layer(middleware::from_fn_with_state(doors.clone(), auth::audited));
     let router: Router = finished(router).with_state(doors);
     App::around(router, config, closing)
@@ -142,6 +146,8 @@ fn registered() -> OpenApiRouter<Doors> {
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(health::openapi_document))
+        .routes(routes!(health::checked))
+        .routes(routes!(measure::metrics))
         .routes(routes!(run_api::open_run))
         .routes(routes!(run_api::finish_run))
         .routes(routes!(run_api::list_tools))

@@ -34,6 +34,8 @@ use url::Url;
 
 use crate::{
     door::{self, Door},
+    health::Checks,
+    measure,
     problem::Problem,
 };
 
@@ -53,12 +55,14 @@ pub struct ServerConfig {
     pub timers: Timers,
     /// How many connections are served at once; the next one gets 503 `overloaded`.
     pub connections: usize,
+    /// What `GET /api/health` tries.
+    pub checks: Checks,
 }
 
 impl ServerConfig {
     /// With the timers of the contract and room for 2,048 connections.
     pub fn new(public_url: Url, listen: SocketAddr, entropy: Entropy) -> Self {
-        Self { public_url, listen, entropy, timers: Timers::default(), connections: 2_048 }
+        Self { public_url, listen, entropy, timers: Timers::default(), connections: 2_048, checks: Checks::none() }
     }
 }
 
@@ -110,6 +114,11 @@ impl App {
         Self { door: Arc::new(Door::new(config)), router, closing }
     }
 
+    /// The same for a listener that answers to any name.
+    pub(crate) fn of_any_name(router: Router, config: &ServerConfig) -> Self {
+        Self { door: Arc::new(Door::of_any_name(config)), router, closing: CancellationToken::new() }
+    }
+
     /// Answers one request.
     pub async fn answer(&self, mut request: Request<Body>) -> Response {
         let id = self.door.request_id();
@@ -119,6 +128,7 @@ impl App {
             let began = tokio::time::Instant::now();
             let response = door::finish(self.route(request).await, &id);
             let route = response.extensions().get::<Matched>().map_or("", |matched| &matched.0);
+            measure::answered(route, response.status());
             let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             tracing::info!(http.route = route, http.status = response.status().as_u16(), duration_ms = milliseconds, "answered");
             response
@@ -155,6 +165,7 @@ pub async fn serve(listener: TcpListener, app: App, config: ServerConfig, shutdo
     let room = Arc::new(Semaphore::new(config.connections));
     let shedding = Arc::new(Semaphore::new(shed::AT_ONCE));
     let mut connections = JoinSet::new();
+    let mut upkeep = tokio::time::interval(measure::UPKEEP);
     loop {
         while connections.try_join_next().is_some() {}
         let (stream, peer) = tokio::select! {
@@ -167,6 +178,10 @@ pub async fn serve(listener: TcpListener, app: App, config: ServerConfig, shutdo
                     continue;
                 }
             },
+            _ = upkeep.tick() => {
+                measure::keep_up();
+                continue;
+            }
             () = shutdown.cancelled() => break,
         };
         // Small answers leave at once; a peer that went meanwhile shows at the first read.

@@ -71,6 +71,9 @@ pub(crate) struct ServeFlags {
     /// Address clients use; https unless it is loopback [default: http:// and the listen address] [env: `FORMATION_PUBLIC_URL`]
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+    /// Address that tells Prometheus' metrics to whoever reaches it [env: `FORMATION_METRICS_LISTEN`]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics_listen: Option<SocketAddr>,
     /// Offer a browser of this machine [env: `FORMATION_LOCAL_BROWSER`]
     #[arg(long)]
     pub(crate) local_browser: bool,

@@ -40,6 +40,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// What clients call us; `http://` and the address in use without it.
     pub public_url: Option<Url>,
+    /// Where `/metrics` answers without a credential; nowhere without it.
+    pub metrics_listen: Option<SocketAddr>,
     /// Whether a browser of this machine is offered.
     pub local_browser: bool,
     /// Whether that browser may open private and loopback addresses.
@@ -107,6 +109,7 @@ struct File {
     database: Option<String>,
     listen: Option<SocketAddr>,
     public_url: Option<String>,
+    metrics_listen: Option<SocketAddr>,
     local_browser: Option<bool>,
     local_browser_allow_private: Option<bool>,
     chromium: Option<PathBuf>,
@@ -182,6 +185,10 @@ impl Sources {
             place: self.place(place)?,
             listen,
             public_url,
+            metrics_listen: match flags.metrics_listen {
+                Some(address) => Some(address),
+                None => self.parsed("FORMATION_METRICS_LISTEN", "an address and a port")?.or(self.file.metrics_listen),
+            },
             local_browser: self.switch(flags.local_browser, "FORMATION_LOCAL_BROWSER", self.file.local_browser)?,
             local_browser_allow_private: self.switch(
                 flags.local_browser_allow_private,
@@ -263,7 +270,7 @@ mod tests {
     }
 
     const FILE: &str = "data = 'from-file'\nlisten = '127.0.0.1:3'\ndatabase = 'postgres://file/f'\nlocal_browser = true\n\
-                        local_browser_allow_private = true\npublic_url = 'https://file.example'\nchromium = '/file/chromium'\n";
+                        local_browser_allow_private = true\npublic_url = 'https://file.example'\nmetrics_listen = '127.0.0.1:13'\nchromium = '/file/chromium'\n";
     const VARIABLES: &[(&str, &str)] = &[
         ("FORMATION_DATA", "from-variable"),
         ("FORMATION_LISTEN", "127.0.0.1:2"),
@@ -271,6 +278,7 @@ mod tests {
         ("FORMATION_LOCAL_BROWSER", "false"),
         ("FORMATION_LOCAL_BROWSER_ALLOW_PRIVATE", "0"),
         ("FORMATION_PUBLIC_URL", "https://variable.example"),
+        ("FORMATION_METRICS_LISTEN", "127.0.0.1:12"),
         ("FORMATION_CHROMIUM", "/variable/chromium"),
     ];
 
@@ -280,6 +288,7 @@ mod tests {
         let flags = ServeFlags {
             listen: Some("127.0.0.1:1".parse().expect("an address")),
             public_url: Some("https://flag.example".into()),
+            metrics_listen: Some("127.0.0.1:11".parse().expect("an address")),
             local_browser: true,
             local_browser_allow_private: true,
             chromium: Some("/flag/chromium".into()),
@@ -289,20 +298,27 @@ mod tests {
             let data = config.place.data.display().to_string();
             let chromium = config.chromium.map(|path| path.display().to_string());
             let public_url = config.public_url.map(String::from);
-            let switches = (config.local_browser, config.local_browser_allow_private);
+            let metrics = config.metrics_listen.map_or(0, |address| address.port());
+            let switches = (config.local_browser, config.local_browser_allow_private, metrics);
             [Some(data), database, Some(config.listen.port().to_string()), public_url, chromium, Some(format!("{switches:?}"))]
         };
         let none = (&PlaceFlags::default(), &ServeFlags::default());
         let of = |variables, file, (place, flags)| shape(serve(&sources(variables, file), place, flags).expect("good settings"));
 
         let words = |words: [&str; 6]| words.map(|word| (!word.is_empty()).then(|| word.to_owned()));
-        assert_eq!(of(&[], "", none), words(["data", "", "8420", "", "", "(false, false)"]));
-        let file = ["from-file", "postgres://file/f", "3", "https://file.example/", "/file/chromium", "(true, true)"];
+        assert_eq!(of(&[], "", none), words(["data", "", "8420", "", "", "(false, false, 0)"]));
+        let file = ["from-file", "postgres://file/f", "3", "https://file.example/", "/file/chromium", "(true, true, 13)"];
         assert_eq!(of(&[], FILE, none), words(file));
-        let variable =
-            ["from-variable", "postgres://variable/v", "2", "https://variable.example/", "/variable/chromium", "(false, false)"];
+        let variable = [
+            "from-variable",
+            "postgres://variable/v",
+            "2",
+            "https://variable.example/",
+            "/variable/chromium",
+            "(false, false, 12)",
+        ];
         assert_eq!(of(VARIABLES, FILE, none), words(variable));
-        let flag = ["from-flag", "postgres://flag/g", "1", "https://flag.example/", "/flag/chromium", "(true, true)"];
+        let flag = ["from-flag", "postgres://flag/g", "1", "https://flag.example/", "/flag/chromium", "(true, true, 11)"];
         assert_eq!(of(VARIABLES, FILE, (&place, &flags)), words(flag));
     }
 

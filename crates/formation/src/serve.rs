@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use formation_api::ServerConfig;
+use formation_api::{Checks, ServerConfig};
 use formation_core::Entropy;
 use formation_runtime::{Parts, Runtime};
 use formation_store::Db;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::{
+    commands::doctor,
     config::{Config, DatabaseUrl},
     data::{DataFolder, Lock},
     opening::{self, Opened},
@@ -63,6 +64,10 @@ pub async fn serve(config: Config, wiring: Wiring, stop: CancellationToken, read
     durable(&opened.db).await?;
     let listener = listen(config.listen).await?;
     let address = listener.local_addr().map_err(|error| cannot_listen(config.listen, &error))?;
+    let metrics_listener = match config.metrics_listen {
+        Some(wanted) => Some(listen(wanted).await?),
+        None => None,
+    };
     lock.note(address).map_err(|error| Failure::failed(format!("the data folder can't be written: {error}")))?;
     let public_url = config.public_url.clone().map_or_else(|| loopback_url(address), Ok)?;
 
@@ -84,10 +89,17 @@ pub async fn serve(config: Config, wiring: Wiring, stop: CancellationToken, read
         // The one place where it is shown: to who starts the server.
         format!("{}/setup/{}", public_url.as_str().trim_end_matches('/'), String::from_utf8_lossy(link.expose()))
     });
-    let answering =
-        Answering { listener, address, public_url, entropy: wiring.entropy.clone(), timers: wiring.timing.server, setup_url };
+    let metrics_stop = stop.child_token();
+    let measuring = metrics_listener.map(|listener| tokio::spawn(measure(listener, runtime.clone(), wiring.clone(), metrics_stop)));
+    let checks = checks(&config, &wiring, &db, address);
+    let (entropy, timers) = (wiring.entropy.clone(), wiring.timing.server);
+    let answering = Answering { listener, address, public_url, entropy, timers, setup_url, checks };
     answering.until(stop, &runtime, ready).await;
 
+    if let Some(measuring) = measuring {
+        // It holds the runtime; what it answers takes no time.
+        measuring.abort();
+    }
     runtime.stop(LAST_CALLS).await;
     if let Some(local) = local {
         // Browsers that take longer end with their pipes, when this process does.
@@ -106,18 +118,41 @@ struct Answering {
     entropy: Entropy,
     timers: formation_api::Timers,
     setup_url: Option<String>,
+    checks: Checks,
 }
 
 impl Answering {
     async fn until(self, stop: CancellationToken, runtime: &Runtime, ready: impl FnOnce(Ready)) {
         let mut config = ServerConfig::new(self.public_url.clone(), self.address, self.entropy);
         config.timers = self.timers;
+        config.checks = self.checks;
         config.timers.shutdown = config.timers.shutdown.min(LAST_ANSWERS);
         let app = formation_api::app(runtime.clone(), &config);
         tracing::info!(server.address = %self.address, "listening");
         ready(Ready { address: self.address, public_url: self.public_url, setup_url: self.setup_url });
         formation_api::serve(self.listener, app, config, stop).await;
     }
+}
+
+/// Tells metrics to whoever reaches `listener`.
+async fn measure(listener: TcpListener, runtime: Runtime, wiring: Wiring, stop: CancellationToken) {
+    let Ok(address) = listener.local_addr() else { return };
+    let Ok(url) = loopback_url(address) else { return };
+    let mut config = ServerConfig::new(url, address, wiring.entropy);
+    config.timers = wiring.timing.server;
+    config.connections = 64;
+    tracing::info!(metrics.address = %address, "telling metrics");
+    formation_api::serve(listener, formation_api::metrics_app(runtime, &config), config, stop).await;
+}
+
+/// What `formation doctor` tries, from within: on the open database, with the address that was really bound.
+fn checks(config: &Config, wiring: &Wiring, db: &Db, address: SocketAddr) -> Checks {
+    let config = Config { listen: address, ..config.clone() };
+    let (wiring, db) = (wiring.clone(), db.clone());
+    Checks::new(move || {
+        let (config, wiring, db) = (config.clone(), wiring.clone(), db.clone());
+        Box::pin(async move { doctor::report(&config, &wiring, Ok(&db)).await })
+    })
 }
 
 /// What a deployment promises about committed rows, refused when it promises nothing.

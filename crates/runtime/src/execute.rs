@@ -21,10 +21,12 @@ use formation_store::{
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
+use tracing::Instrument as _;
 
 use crate::{
     Answer, CallRequest, Door, ExecuteError, Image, Inner, RunRef, Runtime, StoredCall,
     browse::{Admitted, Ended, Ending},
+    measure,
     offers::Standing,
     pages::Turn,
     search::{self, Wanted},
@@ -44,7 +46,11 @@ impl Runtime {
     pub async fn execute(&self, run: RunRef, request: CallRequest) -> Result<Answer, ExecuteError> {
         let inner = Arc::clone(&self.0);
         // A panic in a handler is the only way the task can end without an answer; recovery ends its call.
-        self.0.tasks.spawn(async move { inner.execute(run, request).await }).await.unwrap_or(Err(ExecuteError::Internal))
+        self.0
+            .tasks
+            .spawn(async move { inner.execute(run, request).await }.in_current_span())
+            .await
+            .unwrap_or(Err(ExecuteError::Internal))
     }
 }
 
@@ -53,7 +59,10 @@ impl Inner {
         match self.queue(&run, &request, request.key.clone()).await? {
             Queued::Fresh(id) => {
                 let _running = self.waiting.start(id);
-                let (call, jpeg) = self.handle(id, &run, request).await?;
+                let (tool, began) = (request.tool, Instant::now());
+                let handled = self.handle(id, &run, request).await;
+                measure::ended(id, tool, handled.as_ref().ok().map(|(call, _)| call), began.elapsed());
+                let (call, jpeg) = handled?;
                 self.answer(call, jpeg).await
             }
             Queued::Known(call) if call.execution.is_settled() => self.answer(call, None).await,
@@ -61,7 +70,10 @@ impl Inner {
                 Door::Run => Ok(Answer::Running { id: call.id }),
                 Door::Mcp => self.wait_for(&run, call.id).await,
             },
-            Queued::Refused(call) => self.answer(call, None).await,
+            Queued::Refused(call) => {
+                measure::ended(call.id, request.tool, Some(&call), Duration::ZERO);
+                self.answer(call, None).await
+            }
             Queued::OtherArguments => match request.door {
                 Door::Run => Err(ExecuteError::IdReused),
                 Door::Mcp => self.refuse_reused_key(&run, &request).await,
@@ -146,7 +158,7 @@ impl Inner {
         let deadline = Instant::now() + self.timing.operation;
         let Some(mut turn) = turn else { return Ok((self.busy(run, id, tool, Reason::Timeout).await?, None)) };
         let watched = self.watch.enter(id, run.run, &offer.binding);
-        let admission = self.combiner.admit(self.ask(id, run, tool, &offer)).await?;
+        let admission = self.admit(self.ask(id, run, tool, &offer)).await?;
         match admission {
             Admission::Granted(grant) => {
                 let Some(session) = grant.session else {
@@ -160,7 +172,9 @@ impl Inner {
                     config: grant.effective.config,
                     session,
                 };
+                let asked = Instant::now();
                 let ending = self.browse(&mut turn, &admitted, arguments, deadline, &watched).await;
+                measure::provider(tool, &admitted.binding.vendor, asked);
                 self.end(turn, run, admitted, ending).await
             }
             Admission::Repeat(call) => Ok((*call, None)),

@@ -6,6 +6,7 @@ mod browse;
 mod call;
 mod caller;
 mod execute;
+mod measure;
 mod offers;
 pub mod oversight;
 mod overview;

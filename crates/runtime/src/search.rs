@@ -17,10 +17,11 @@ use formation_store::{
 };
 use formation_vendors::{Account, Search};
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ExecuteError, Inner, RunRef,
+    ExecuteError, Inner, RunRef, measure,
     watch::{Cut, Watched},
 };
 
@@ -53,7 +54,7 @@ impl Inner {
             return self.settle(Settle::failed(id, self.instance, Outcome::NotDispatched, Code::Cancelled)).await;
         }
         let watched = self.watch.enter(id, run.run, &offer.binding);
-        let grant = match self.combiner.admit(self.ask(id, run, tool, offer)).await? {
+        let grant = match self.admit(self.ask(id, run, tool, offer)).await? {
             Admission::Granted(grant) => grant,
             Admission::Repeat(call) => return Ok(*call),
             Admission::Busy => return Err(ExecuteError::Internal),
@@ -90,6 +91,7 @@ impl Inner {
         };
         self.faults.at("send.before");
         let account = Account { key: key.as_ref(), config: &effective.account_config };
+        let asked = Instant::now();
         let answer = tokio::select! {
             // Dropping the request closes its connection.
             biased;
@@ -97,6 +99,7 @@ impl Inner {
             answer = search.search(account, &effective.config, wanted.query, wanted.limit) => Ok(answer),
         };
         drop(key);
+        measure::provider(Tool::WebSearch, &binding.vendor, asked);
         let answer = match answer {
             Ok(answer) => answer,
             Err(Cut::Cancelled) => {

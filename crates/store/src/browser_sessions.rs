@@ -106,6 +106,11 @@ pub struct Whereabouts {
     pub page: Option<String>,
 }
 
+/// How many browsers this process drives.
+pub async fn open_at(db: &Db, home: InstanceId) -> Result<i64, StoreError> {
+    db.row(sql::OPEN_AT, &[home.into()]).await?.ok_or(StoreError::internal("a count is missing"))?.at(0)
+}
+
 /// The run's live session.
 pub async fn live(db: &Db, run: RunId) -> Result<Option<Session>, StoreError> {
     db.row(sql::LIVE, &[run.into()]).await?.map(|row| session(&row)).transpose()
@@ -286,6 +291,7 @@ pub(crate) mod sql {
 
     crate::db::statements! {
         LIVE = session!("s.run_id = $1 AND s.state IN ('opening', 'open')");
+        OPEN_AT = "SELECT count(*) FROM browser_sessions WHERE state IN ('opening', 'open') AND home = $1";
         ALL_LIVE = session!("s.state IN ('opening', 'open') ORDER BY s.id LIMIT 1000");
         OPENED = "UPDATE browser_sessions SET state = 'open', remote = $3, home = $4, page = $5 \
             WHERE id = $1 AND operation = $2 AND state = 'opening'";

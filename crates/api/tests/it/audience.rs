@@ -10,6 +10,8 @@ const TABLE: &[(&str, &str, Audience)] = &[
     ("GET", "/healthz", Audience::Anybody),
     ("GET", "/readyz", Audience::Anybody),
     ("GET", "/api/openapi.json", Audience::Anybody),
+    ("GET", "/api/health", Audience::Owner),
+    ("GET", "/metrics", Audience::Owner),
     ("POST", "/v1/runs", Audience::Agent),
     ("POST", "/v1/run/finish", Audience::Run),
     ("GET", "/v1/run/tools", Audience::Run),

@@ -1,12 +1,11 @@
-//! `formation doctor`: what works, tried and not guessed, and what to do about what doesn't.
+//! `formation doctor`: what works, tried and not guessed, and what to do about what doesn't. `GET /api/health` is the same from within
+//! a running server.
 
 use std::{fs, io::ErrorKind, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
 
-use formation_core::words;
+use formation_api::{Check, Report, State};
 use formation_store::{Db, seal::MasterKeys};
 use formation_vendors::local;
-use serde::Serialize;
-use serde_json::json;
 
 use crate::{
     config::{Config, Place},
@@ -16,55 +15,46 @@ use crate::{
     wiring::Wiring,
 };
 
-words! {
-    /// How a thing stands.
-    enum State {
-        /// Works.
-        Ok = "ok",
-        /// Works, and could be better.
-        Note = "note",
-        /// Keeps the server from working.
-        Broken = "broken",
-    }
+fn ok(name: &'static str, says: impl Into<String>) -> Check {
+    Check { name, state: State::Ok, says: says.into(), next: None }
 }
 
-/// One thing that was tried.
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    state: State,
-    says: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
+fn note(name: &'static str, says: impl Into<String>, next: impl Into<String>) -> Check {
+    Check { name, state: State::Note, says: says.into(), next: Some(next.into()) }
 }
 
-impl Check {
-    fn ok(name: &'static str, says: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, says: says.into(), next: None }
-    }
+fn broken(name: &'static str, says: impl Into<String>, next: impl Into<String>) -> Check {
+    Check { name, state: State::Broken, says: says.into(), next: Some(next.into()) }
+}
 
-    fn note(name: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, state: State::Note, says: says.into(), next: Some(next.into()) }
-    }
-
-    fn broken(name: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, state: State::Broken, says: says.into(), next: Some(next.into()) }
-    }
-
-    /// What another part already says about itself.
-    fn failed(name: &'static str, failure: &Failure) -> Self {
-        Self { name, state: State::Broken, says: failure.to_string(), next: failure.next_step().map(str::to_owned) }
-    }
+/// What another part already says about itself.
+fn failed(name: &'static str, failure: &Failure) -> Check {
+    Check { name, state: State::Broken, says: failure.to_string(), next: failure.next_step().map(str::to_owned) }
 }
 
 pub(crate) async fn doctor(config: &Config, wiring: &Wiring, output: Output) -> Result<(), Failure> {
+    let report = match opening::unmigrated(&config.place, wiring).await {
+        Ok(db) => {
+            let report = report(config, wiring, Ok(&db)).await;
+            db.close().await;
+            report
+        }
+        Err(failure) => report(config, wiring, Err(&failure)).await,
+    };
+    output.answer(&report, || readable(&report.checks))?;
+    if report.ok { Ok(()) } else { Err(Failure::Answered) }
+}
+
+/// Tries everything. `db` is the database, or why it could not be opened.
+pub(crate) async fn report(config: &Config, wiring: &Wiring, db: Result<&Db, &Failure>) -> Report {
     let mut checks = vec![data_folder(&config.place)];
-    database(&config.place, wiring, &mut checks).await;
+    match db {
+        Ok(db) => database(db, &config.place, wiring, &mut checks).await,
+        Err(failure) => checks.push(failed(DATABASE_NAME, failure)),
+    }
     checks.push(port(config));
     checks.extend(chromium(config, wiring).await);
-    let is_well = checks.iter().all(|check| check.state != State::Broken);
-    output.answer(&json!({"ok": is_well, "checks": checks}), || readable(&checks))?;
-    if is_well { Ok(()) } else { Err(Failure::Answered) }
+    Report::of(checks)
 }
 
 fn readable(checks: &[Check]) -> String {
@@ -79,36 +69,32 @@ fn data_folder(place: &Place) -> Check {
     const NAME: &str = "data folder";
     let folder = match DataFolder::existing(&place.data) {
         Ok(folder) => folder,
-        Err(failure) => return Check::failed(NAME, &failure),
+        Err(failure) => return failed(NAME, &failure),
     };
     let shown = folder.path().display();
     let loose = |path: &Path, rights: u32| fs::metadata(path).is_ok_and(|found| found.mode() & rights != 0);
     if loose(folder.path(), 0o077) {
-        return Check::broken(NAME, format!("others can enter `{shown}`"), format!("`chmod 700 {shown}`"));
+        return broken(NAME, format!("others can enter `{shown}`"), format!("`chmod 700 {shown}`"));
     }
     let files = [DATABASE.to_owned(), format!("{DATABASE}-wal"), format!("{DATABASE}-shm"), MASTER_KEY.to_owned()];
     match files.iter().find(|name| loose(&folder.file(name), 0o077)) {
-        Some(name) => Check::broken(NAME, format!("`{shown}/{name}` is open to others"), format!("`chmod 600 {shown}/{name}`")),
-        None if folder.is_held() => Check::ok(NAME, format!("`{shown}`, held by a running server")),
-        None => Check::ok(NAME, format!("`{shown}`, closed to others")),
+        Some(name) => broken(NAME, format!("`{shown}/{name}` is open to others"), format!("`chmod 600 {shown}/{name}`")),
+        None if folder.is_held() => ok(NAME, format!("`{shown}`, held by a running server")),
+        None => ok(NAME, format!("`{shown}`, closed to others")),
     }
 }
 
-async fn database(place: &Place, wiring: &Wiring, checks: &mut Vec<Check>) {
-    const NAME: &str = "database";
-    let db = match opening::unmigrated(place, wiring).await {
-        Ok(db) => db,
-        Err(failure) => return checks.push(Check::failed(NAME, &failure)),
-    };
+const DATABASE_NAME: &str = "database";
+
+async fn database(db: &Db, place: &Place, wiring: &Wiring, checks: &mut Vec<Check>) {
     let whose = place.database.as_ref().map_or_else(|| "SQLite".to_owned(), |url| format!("PostgreSQL at `{url}`"));
-    match current(&db).await {
-        Err(failure) => checks.push(Check::failed(NAME, &failure)),
+    match current(db).await {
+        Err(failure) => checks.push(failed(DATABASE_NAME, &failure)),
         Ok(migration) => {
-            checks.push(durable(&db, &whose, migration).await);
-            checks.push(master_key(&db, place, wiring).await);
+            checks.push(durable(db, &whose, migration).await);
+            checks.push(master_key(db, place, wiring).await);
         }
     }
-    db.close().await;
 }
 
 async fn current(db: &Db) -> Result<i64, Failure> {
@@ -118,9 +104,9 @@ async fn current(db: &Db) -> Result<i64, Failure> {
 
 async fn durable(db: &Db, whose: &str, migration: i64) -> Check {
     match db.durability().await {
-        Ok(Ok(())) => Check::ok("database", format!("{whose}, migration {migration}")),
-        Ok(Err(sentence)) => Check::broken("database", sentence, "`formation serve` refuses to start until then"),
-        Err(error) => Check::failed("database", &opening::unreadable(&error)),
+        Ok(Ok(())) => ok(DATABASE_NAME, format!("{whose}, migration {migration}")),
+        Ok(Err(sentence)) => broken(DATABASE_NAME, sentence, "`formation serve` refuses to start until then"),
+        Err(error) => failed(DATABASE_NAME, &opening::unreadable(&error)),
     }
 }
 
@@ -137,10 +123,10 @@ async fn master_key(db: &Db, place: &Place, wiring: &Wiring) -> Check {
         Err(failure) => Err(failure),
     };
     match found {
-        Err(failure) => Check::failed(NAME, &failure),
+        Err(failure) => failed(NAME, &failure),
         Ok((keys, place)) => match keys.check(db).await {
-            Ok(()) => Check::ok(NAME, format!("{} {place} fits the database", keys.current())),
-            Err(error) => Check::broken(NAME, error.to_string(), "`formation serve` refuses to start until then"),
+            Ok(()) => ok(NAME, format!("{} {place} fits the database", keys.current())),
+            Err(error) => broken(NAME, error.to_string(), "`formation serve` refuses to start until then"),
         },
     }
 }
@@ -148,21 +134,19 @@ async fn master_key(db: &Db, place: &Place, wiring: &Wiring) -> Check {
 fn port(config: &Config) -> Check {
     const NAME: &str = "port";
     match TcpListener::bind(config.listen) {
-        Ok(_) => Check::ok(NAME, format!("{} is free", config.listen)),
+        Ok(_) => ok(NAME, format!("{} is free", config.listen)),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let held_at = DataFolder::existing(&config.place.data).ok().and_then(|folder| folder.held_at());
             if held_at.is_some_and(|address| address.port() == config.listen.port()) {
-                Check::ok(NAME, format!("the server of this data folder listens on {}", config.listen))
+                ok(NAME, format!("the server of this data folder listens on {}", config.listen))
             } else {
                 let says = format!("another program listens on {}", config.listen);
-                Check::broken(NAME, says, "stop it, or choose another port with `--listen`")
+                broken(NAME, says, "stop it, or choose another port with `--listen`")
             }
         }
-        Err(error) => Check::broken(
-            NAME,
-            format!("{} can't be listened on: {error}", config.listen),
-            "choose another address with `--listen`",
-        ),
+        Err(error) => {
+            broken(NAME, format!("{} can't be listened on: {error}", config.listen), "choose another address with `--listen`")
+        }
     }
 }
 
@@ -172,24 +156,20 @@ async fn chromium(config: &Config, wiring: &Wiring) -> Vec<Check> {
     let report = match local::probe(config.chromium.as_deref(), &wiring.temporary_folder(), &wiring.environment).await {
         Ok(report) => report,
         Err(error) if config.local_browser => {
-            return vec![Check::broken(NAME, error.to_string(), "`apt-get install chromium`, or name one with `--chromium`")];
+            return vec![broken(NAME, error.to_string(), "`apt-get install chromium`, or name one with `--chromium`")];
         }
-        Err(error) => return vec![Check::note(NAME, error.to_string(), "needed for `--local-browser` only")],
+        Err(error) => return vec![note(NAME, error.to_string(), "needed for `--local-browser` only")],
     };
     let version = format!("{} ({})", report.version, report.program.display());
     let mut checks = vec![if config.local_browser {
-        Check::ok(NAME, version)
+        ok(NAME, version)
     } else {
-        Check::note(NAME, format!("{version}, not offered to agents"), "`formation serve --local-browser` offers it")
+        note(NAME, format!("{version}, not offered to agents"), "`formation serve --local-browser` offers it")
     }];
     checks.push(if report.sandbox {
-        Check::ok("sandbox", "Chromium starts with its sandbox")
+        ok("sandbox", "Chromium starts with its sandbox")
     } else {
-        Check::note(
-            "sandbox",
-            "Chromium starts without its sandbox only: a page that breaks out of it is that user",
-            user_namespaces(),
-        )
+        note("sandbox", "Chromium starts without its sandbox only: a page that breaks out of it is that user", user_namespaces())
     });
     checks
 }

@@ -2,7 +2,7 @@
 
 mod agent;
 mod call;
-mod doctor;
+pub(crate) mod doctor;
 mod init;
 mod migrate;
 mod runs;

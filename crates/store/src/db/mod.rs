@@ -278,6 +278,15 @@ impl Db {
         Ok(Some([row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?]))
     }
 
+    /// How many connections are in use, and how many are open and wait.
+    pub fn connections(&self) -> (usize, usize) {
+        let (open, idle) = match &self.0.pools {
+            Pools::Sqlite { writer, readers, .. } => (writer.size() + readers.size(), writer.num_idle() + readers.num_idle()),
+            Pools::Postgres(pool) => (pool.size(), pool.num_idle()),
+        };
+        ((open as usize).saturating_sub(idle), idle)
+    }
+
     /// Ends all connections; every later use answers "unavailable". On SQLite the WAL is written back.
     pub async fn close(&self) {
         match &self.0.pools {

@@ -9,6 +9,7 @@ mod notices;
 mod objects;
 mod offers;
 mod once;
+mod operations;
 mod oversight;
 mod oversize;
 mod people;

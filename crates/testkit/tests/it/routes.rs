@@ -36,6 +36,8 @@ const TABLE: &[(&str, &str, Audience)] = &[
     ("GET", "/healthz", Audience::Anybody),
     ("GET", "/readyz", Audience::Anybody),
     ("GET", "/api/openapi.json", Audience::Anybody),
+    ("GET", "/api/health", Audience::Owner),
+    ("GET", "/metrics", Audience::Owner),
     ("POST", "/v1/runs", Audience::Agent),
     ("POST", "/v1/run/finish", Audience::Run),
     ("GET", "/v1/run/tools", Audience::Run),
@@ -376,7 +378,7 @@ on_both_databases! {
         for path in [
             "/healthz/", "//healthz", "/HEALTHZ", "/%68ealthz", "/api", "/api/", "/api/session/", "/api/setup/",
             "/api/agents/", "/setup", "/setup/", "/setup/x/y", "/v1", "/v1/", "/v1/run", "/v1/runs/", "/v1/runs/1", "/v1/run/tools/", "/v1/run/tool-calls/",
-            "/v1/run/artifacts/", "/mcp/", "/metrics", "/.env", "/formation.db", "/data/master.key", "/proxy?url=http://127.0.0.1/",
+            "/v1/run/artifacts/", "/mcp/", "/metrics/", "/.env", "/formation.db", "/data/master.key", "/proxy?url=http://127.0.0.1/",
             "/json", "/devtools/page/1", "/oauth/callback", "/debug/pprof",
         ] {
             let reply = send(stage.client.request(Method::GET, path)).await.expect("an answer");
