@@ -54,7 +54,10 @@ impl Runtime {
             },
             idle_after: limits::IMPLICIT_IDLE,
         };
-        let behind = self.0.db.write(move |tx| Box::pin(async move { runs::behind(tx, &knock).await })).await?;
+        let behind = match runs::open_already(&self.0.db, &knock).await? {
+            Some(open) => open,
+            None => self.0.db.write(move |tx| Box::pin(async move { runs::behind(tx, &knock).await })).await?,
+        };
         match behind {
             runs::Behind::Open { run, announce } => Ok(RunRef { run: run.id, agent, is_successor: announce }),
             runs::Behind::Over { run, .. } => Ok(RunRef { run: run.id, agent, is_successor: false }),

@@ -250,6 +250,23 @@ pub enum Behind {
     Revoked,
 }
 
+/// The open run behind a door, without a transaction: what nearly every call finds. `None`: there is something to write.
+pub async fn open_already(db: &Db, knock: &Knock) -> Result<Option<Behind>, StoreError> {
+    let key = knock.door.key();
+    let newest = db.rows(sql::NEWEST_BEHIND, &[knock.token.into(), knock.door.origin().into(), (&key).into()]).await?;
+    let Some(row) = newest.first() else { return Ok(None) };
+    let run = run(row)?;
+    Ok(run.over_at(db.now().await?).is_none().then(|| Behind::open(run, newest.len())))
+}
+
+impl Behind {
+    /// `count`: it and the one before it. The first call of a successor says so.
+    fn open(run: Run, count: usize) -> Self {
+        let announce = count > 1 && run.calls_used == 0;
+        Self::Open { run, announce }
+    }
+}
+
 /// The run behind a door: the open one, or the end of the last one if nobody was told yet, or a new one.
 pub async fn behind(tx: &mut Tx, knock: &Knock) -> Result<Behind, StoreError> {
     // Each round meets one more change by others; two rounds are the longest honest sequence.
@@ -270,10 +287,7 @@ async fn try_door(tx: &mut Tx, knock: &Knock) -> Result<Option<Behind>, StoreErr
         let run = run(row)?;
         let told: Option<Timestamp> = row.at(13)?;
         match run.over_at(now) {
-            None => {
-                let announce = newest.len() > 1 && run.calls_used == 0;
-                return Ok(Some(Behind::Open { run, announce }));
-            }
+            None => return Ok(Some(Behind::open(run, newest.len()))),
             Some(reason) => {
                 if run.state == RunState::Open {
                     end(tx, run.id, reason).await?;
