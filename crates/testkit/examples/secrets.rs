@@ -1,4 +1,4 @@
-//! What takes too long for a test or wants a machine of its own: a million seals (S-16), and how long refusals take (S-08).
+//! What takes too long for a test or wants a machine of its own: how long refusals take (S-08), and a million seals (S-16).
 //!
 //! `cargo run --profile ci -p formation-testkit --example secrets -- [ROUNDS]`, by default 400. In each round every route is asked for
 //! somebody else's thing, for one that isn't there, and for another one that isn't there, in an order of chance. The last two are the
@@ -50,7 +50,6 @@ fn main() -> ExitCode {
 async fn bench(db: TestDb, rounds: usize) -> anyhow::Result<bool> {
     let wiring = formation::Wiring::production();
     let entropy = &wiring.entropy;
-    let are_new = seals(entropy)?;
     let place = Place::of(&db)?;
     let server = Setup::beside_this_example()?.start(&place)?;
     let routes = routes(&db, &server, &place, &wiring).await?;
@@ -69,7 +68,7 @@ async fn bench(db: TestDb, rounds: usize) -> anyhow::Result<bool> {
         ));
     }
     server.kill();
-    Ok(are_new && are_alike)
+    Ok(seals(entropy)? && are_alike)
 }
 
 /// S-16: nonces and payloads of a million seals of one value, with the operating system's randomness.
@@ -86,7 +85,7 @@ fn seals(entropy: &Entropy) -> anyhow::Result<bool> {
         payloads.insert(<[u8; 30]>::try_from(sealed.sealed.as_slice()).context("14 bytes and a tag")?);
     }
     let spent = began.elapsed().as_secs_f64();
-    write_out(&format!("{SEALS} seals in {spent:.1} s: {} nonces, {} payloads\n", nonces.len(), payloads.len()));
+    write_out(&format!("\n{SEALS} seals in {spent:.1} s: {} nonces, {} payloads", nonces.len(), payloads.len()));
     Ok(nonces.len() == SEALS && payloads.len() == SEALS)
 }
 
