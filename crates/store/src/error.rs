@@ -48,6 +48,11 @@ impl StoreError {
         self.kind == Kind::Unavailable
     }
 
+    /// Whether SQLite said that another process has the file to itself for the moment.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.code.as_deref().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == 5)
+    }
+
     /// Whether the same transaction may simply be tried again.
     pub fn is_conflict(&self) -> bool {
         self.kind == Kind::Conflict

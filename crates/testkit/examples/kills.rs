@@ -1,6 +1,7 @@
 //! R-01 in full: kills at each point of each operation, many times, then kills at random moments under load.
 //!
-//! `cargo run -p formation-testkit --example kills -- [ROUNDS] [--random N] [--database sqlite|postgres] [--json]`
+//! `cargo run -p formation-testkit --example kills -- [ROUNDS] [--random N] [--database sqlite|postgres]
+//! [--operation search|navigate|click] [--json]`
 //!
 //! ROUNDS (20) kills at each point and twice as many at random moments, on both databases, unless the options say otherwise. Prints
 //! a table (or JSON) and ends with 1 when a single kill doubled, lost or lied. The server under test must have been built into the
@@ -11,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use formation_testkit::{
     databases::{self, Backend, TestDb},
     kill::{BROWSER_ENDS, Operation, Point, Scene},
@@ -25,18 +26,25 @@ struct Options {
     rounds: u32,
     random: Option<u32>,
     backends: Vec<Backend>,
+    operations: Vec<Operation>,
     is_json: bool,
 }
 
 impl Options {
     fn parse(words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
-        let mut options = Self { rounds: 20, random: None, backends: vec![Backend::Sqlite, Backend::Postgres], is_json: false };
+        let backends = vec![Backend::Sqlite, Backend::Postgres];
+        let mut options = Self { rounds: 20, random: None, backends, operations: Operation::ALL.to_vec(), is_json: false };
         let mut words = words.skip(1);
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("`{word}` wants a value"));
             match word.as_str() {
                 "--json" => options.is_json = true,
                 "--random" => options.random = Some(value()?.parse()?),
+                "--operation" => {
+                    let word = value()?;
+                    options.operations.retain(|operation| operation.name() == word);
+                    ensure!(!options.operations.is_empty(), "`{word}` is no operation");
+                }
                 "--database" => {
                     options.backends = match value()?.as_str() {
                         "sqlite" => vec![Backend::Sqlite],
@@ -95,7 +103,7 @@ fn on(backend: Backend, options: &Options, binary: &std::path::Path) -> Vec<Line
 async fn all(db: TestDb, options: &Options, binary: &std::path::Path, backend: &'static str) -> anyhow::Result<Vec<Line>> {
     let scene = Scene::set(db, binary).await?;
     let mut lines = Vec::new();
-    for operation in Operation::ALL {
+    for operation in options.operations.iter().copied() {
         for point in Point::ALL.into_iter().filter(|_| options.rounds > 0) {
             let started = Instant::now();
             let mut wrong = Vec::new();

@@ -9,6 +9,8 @@
 use std::{
     future::Future,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
     panic::resume_unwind,
     path::{Path, PathBuf},
     sync::{
@@ -327,7 +329,9 @@ impl Place {
             Backend::Sqlite => {
                 let folder = tempfile::Builder::new().prefix("formation-db-").tempdir()?;
                 let template = sqlite_template().await?;
-                std::fs::copy(&template, folder.path().join("formation.db"))?;
+                let mut file =
+                    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.path().join("formation.db"))?;
+                file.write_all(template)?;
                 Ok(Self::Sqlite { folder })
             }
             Backend::Postgres => {
@@ -373,20 +377,21 @@ fn shared_cluster() -> Option<String> {
     std::env::var("FORMATION_TEST_PG").ok().filter(|url| !url.is_empty())
 }
 
-/// A migrated file; the folder lives as long as the process.
-async fn sqlite_template() -> Result<PathBuf> {
-    static TEMPLATE: tokio::sync::OnceCell<TempDir> = tokio::sync::OnceCell::const_new();
-    let folder = TEMPLATE
+/// The bytes of a migrated file. In memory, since a static has no end at which a folder would be deleted.
+async fn sqlite_template() -> Result<&'static [u8]> {
+    static TEMPLATE: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
+    let bytes = TEMPLATE
         .get_or_try_init(|| async {
             let folder = tempfile::Builder::new().prefix("formation-template-").tempdir()?;
             let location = Location::Sqlite(folder.path().join("template.db"));
             let db = Db::open(&location, TimeSource::Process(Clock::frozen(START).0), next_entropy()).await?;
             db.migrate().await?;
+            // Writes the WAL back: the one file is all there is.
             db.close().await;
-            anyhow::Ok(folder)
+            anyhow::Ok(std::fs::read(folder.path().join("template.db"))?)
         })
         .await?;
-    Ok(folder.path().join("template.db"))
+    Ok(bytes)
 }
 
 /// A migrated database without connections. Processes that come together make it once: the advisory lock of the admin database

@@ -38,6 +38,8 @@ use crate::error::StoreError;
 const SQLITE_FLOOR: (u32, u32, u32) = (3, 51, 3);
 /// How long a statement waits for another process's write transaction, and a caller for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts to open a file that another process is just making.
+const BUSY_AGAIN: Duration = Duration::from_millis(20);
 /// Statements are constants and few; none is ever evicted.
 const CACHED_STATEMENTS: usize = 512;
 const SQLITE_READERS: u32 = 4;
@@ -402,7 +404,7 @@ async fn open_sqlite(path: PathBuf) -> Result<(SqlitePool, SqlitePool), OpenErro
     let pool =
         || SqlitePoolOptions::new().acquire_timeout(PATIENCE).test_before_acquire(false).idle_timeout(None).max_lifetime(None);
     // Exactly one: with more, busy polling starves waiters for seconds.
-    let writer = pool().max_connections(1).connect_with(writing).await.map_err(StoreError::from)?;
+    let writer = patiently(|| pool().max_connections(1).connect_with(writing.clone())).await?;
     let row = bind_sqlite(statement::VERSION, &[]).fetch_one(&writer).await.map_err(StoreError::from)?;
     let version: String = Row::Sqlite(row).at(0)?;
     if !new_enough(&version) {
@@ -411,6 +413,21 @@ async fn open_sqlite(path: PathBuf) -> Result<(SqlitePool, SqlitePool), OpenErro
     }
     let readers = pool().max_connections(SQLITE_READERS).connect_with(options.read_only(true)).await.map_err(StoreError::from)?;
     Ok((writer, readers))
+}
+
+/// Switching a new file to WAL wants it alone, and SQLite doesn't wait for that: of two processes that start on one empty file, one
+/// is told that it is busy.
+async fn patiently<T, C>(connect: impl Fn() -> C) -> Result<T, StoreError>
+where
+    C: Future<Output = Result<T, sqlx::Error>>,
+{
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match connect().await.map_err(StoreError::from) {
+            Err(error) if error.is_busy() && tokio::time::Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
+            connected => return connected,
+        }
+    }
 }
 
 async fn open_postgres(url: &str) -> Result<Pools, OpenError> {

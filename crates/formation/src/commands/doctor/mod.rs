@@ -1,6 +1,8 @@
 //! `formation doctor`: what works, tried and not guessed, and what to do about what doesn't. `GET /api/health` is the same from within
 //! a running server.
 
+mod capabilities;
+
 use std::{fs, io::ErrorKind, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
 
 use formation_api::{Check, Report, State};
@@ -49,9 +51,10 @@ pub(crate) async fn doctor(config: &Config, wiring: &Wiring, output: Output) -> 
 pub(crate) async fn report(config: &Config, wiring: &Wiring, db: Result<&Db, &Failure>) -> Report {
     let mut checks = vec![data_folder(&config.place)];
     match db {
-        Ok(db) => database(db, &config.place, wiring, &mut checks).await,
+        Ok(db) => database(db, config, wiring, &mut checks).await,
         Err(failure) => checks.push(failed(DATABASE_NAME, failure)),
     }
+    checks.extend(capabilities::variables(wiring));
     checks.push(port(config));
     checks.extend(chromium(config, wiring).await);
     Report::of(checks)
@@ -86,13 +89,16 @@ fn data_folder(place: &Place) -> Check {
 
 const DATABASE_NAME: &str = "database";
 
-async fn database(db: &Db, place: &Place, wiring: &Wiring, checks: &mut Vec<Check>) {
+async fn database(db: &Db, config: &Config, wiring: &Wiring, checks: &mut Vec<Check>) {
+    let place = &config.place;
     let whose = place.database.as_ref().map_or_else(|| "SQLite".to_owned(), |url| format!("PostgreSQL at `{url}`"));
     match current(db).await {
         Err(failure) => checks.push(failed(DATABASE_NAME, &failure)),
         Ok(migration) => {
             checks.push(durable(db, &whose, migration).await);
-            checks.push(master_key(db, place, wiring).await);
+            let (check, keys) = master_key(db, place, wiring).await;
+            checks.push(check);
+            checks.extend(capabilities::capabilities(db, config, keys.as_ref()).await);
         }
     }
 }
@@ -110,7 +116,8 @@ async fn durable(db: &Db, whose: &str, migration: i64) -> Check {
     }
 }
 
-async fn master_key(db: &Db, place: &Place, wiring: &Wiring) -> Check {
+/// The keys too, when they fit.
+async fn master_key(db: &Db, place: &Place, wiring: &Wiring) -> (Check, Option<MasterKeys>) {
     const NAME: &str = "master key";
     let found = match opening::from_environment(wiring) {
         Ok(Some((variable, text))) => MasterKeys::parse(&text)
@@ -123,10 +130,10 @@ async fn master_key(db: &Db, place: &Place, wiring: &Wiring) -> Check {
         Err(failure) => Err(failure),
     };
     match found {
-        Err(failure) => failed(NAME, &failure),
+        Err(failure) => (failed(NAME, &failure), None),
         Ok((keys, place)) => match keys.check(db).await {
-            Ok(()) => ok(NAME, format!("{} {place} fits the database", keys.current())),
-            Err(error) => broken(NAME, error.to_string(), "`formation serve` refuses to start until then"),
+            Ok(()) => (ok(NAME, format!("{} {place} fits the database", keys.current())), Some(keys)),
+            Err(error) => (broken(NAME, error.to_string(), "`formation serve` refuses to start until then"), None),
         },
     }
 }
