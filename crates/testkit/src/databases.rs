@@ -329,8 +329,11 @@ impl Place {
             Backend::Sqlite => {
                 let folder = tempfile::Builder::new().prefix("formation-db-").tempdir()?;
                 let template = sqlite_template().await?;
-                let mut file =
-                    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.path().join("formation.db"))?;
+                let mut file = std::fs::OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(folder.path().join("formation.db"))?;
                 file.write_all(template)?;
                 Ok(Self::Sqlite { folder })
             }

@@ -85,8 +85,11 @@ pub(super) fn variables(wiring: &Wiring) -> Option<Check> {
             format!("`{TOKEN}` and `{ACCOUNT}` are set, and no vendor of this version takes them"),
             "unset them, or wait for Cloudflare in the catalog",
         )),
-        (true, false) => Some(note(NAME, format!("`{TOKEN}` alone counts as no account"), format!("set `{ACCOUNT}` too, or neither"))),
-        (false, true) => Some(note(NAME, format!("`{ACCOUNT}` alone counts as no account"), format!("set `{TOKEN}` too, or neither"))),
+        (true, false) => {
+            Some(note(NAME, format!("`{TOKEN}` alone counts as no account"), format!("set `{ACCOUNT}` too, or neither")))
+        }
+        (false, true) => {
+            Some(note(NAME, format!("`{ACCOUNT}` alone counts as no account"), format!("set `{TOKEN}` too, or neither")))
+        }
     }
 }
-
