@@ -154,7 +154,7 @@ on_both_databases! {
         }
     }
 
-    /// O3: each bad account has a code of its own, and nothing is stored.
+    /// O3, W3: each bad account has a code of its own, a setting that is not the vendor's included, and nothing is stored.
     async fn o3_a_bad_account_is_refused_with_its_own_code(db) {
         let stage = Stage::of(&db, plain());
         let owner = db.owner(&stage.client, "Owner").await.client;
@@ -443,7 +443,7 @@ on_both_databases! {
         assert_eq!(payer(&listing(&owner, INSTALL).await, "search"), json!(["brave", "install", "owner", 1, ""]));
     }
 
-    /// Hostname lists over HTTP: both forms in, normal forms out (B3), with the environment's browser as the account (W14).
+    /// Hostname lists over HTTP: both forms in, normal forms out (B3); they lie on the connection (W3), with the environment's browser as the account (W14).
     async fn w14_a_pinned_browser_keeps_its_hostname_list_chromium(db) {
         let stage = Stage::of(&db, plain().with_browser());
         let owner = db.owner(&stage.client, "Owner").await.client;

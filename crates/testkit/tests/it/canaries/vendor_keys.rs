@@ -298,7 +298,7 @@ async fn keys_leak(db: TestDb) {
 }
 
 on_both_databases! {
-    /// S-04: 0 hits of any key, token or session in the database, logs at trace, answers, listings, usage, the trail and commands.
+    /// S-04, W18: 0 hits of any key, token or session in the database, logs at trace, answers, listings, usage, the trail and commands.
     async fn bar_s04_keys_of_vendors_stay_in(db) {
         keys_leak(db).await;
     }
